@@ -120,8 +120,7 @@ class KernelAccesses:
         return max(votes, key=lambda dim: votes[dim]) if votes else None
 
     def run_of(self, first: Dim) -> tuple[list[Dim], Expr]:
-        """The dims, starting with ``first``, that can be merged into one in every access, and their number of
-        points."""
+        """The dims, starting with ``first``, that merge into one in every access, and their points."""
         run, size = [first], first.size
         others = [d for d in self.dims if d.reduced == first.reduced and d is not first]
         found: Dim | None = first

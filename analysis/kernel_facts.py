@@ -1,5 +1,4 @@
-"""Facts at the points of a kernel's iteration space: ranges of dims, non-negative sizes, assumptions of its
-function."""
+"""Facts at the points of a kernel's iteration space: ranges of dims, non-negative sizes, assumptions."""
 
 from __future__ import annotations
 

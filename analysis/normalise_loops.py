@@ -187,8 +187,7 @@ def _merge_dims(space: _Space) -> _Space:
 
 
 def _merge(space: _Space, i: int) -> _Space | None:
-    """The space with dims i and i+1 merged, named like the second; None if some expression is not linear in the merged
-    dim."""
+    """The space with dims i and i+1 merged, named like the second; None if an expression prevents it."""
     outer, inner = space.dims[i], space.dims[i + 1]
     if outer.reduced != inner.reduced:
         return None
@@ -207,8 +206,7 @@ def _joins(expr: Expr, outer: Dim, inner: Dim) -> bool:
 
 
 def _joined_mask(expr: Expr, outer: Dim, inner: Dim) -> Expr:
-    """Extends a mask e >= 0 of the outer dim to both: e*S + d >= 0 (or e*S + S-1-d >= 0) is equivalent for d in [0,
-    S)."""
+    """Extends a mask e >= 0 of the outer dim to both: e*S + d >= 0 (or e*S + S-1-d >= 0) for d in [0, S)."""
     if inner.name in expr.symbols:
         return expr
     fast = Expr.symbol(inner.name)

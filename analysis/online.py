@@ -17,8 +17,7 @@ _TYPES: Final = frozenset({"f32", "f64"})
 
 @dataclass(frozen=True)
 class Online:
-    """A sum computed in the sweep of reduction ``first``: of ``kind`` ("exp" or "square") of its operand minus
-    ``centre``."""
+    """A sum in the sweep of reduction ``first``: of ``kind`` ("exp" or "square") of its operand minus ``centre``."""
 
     kind: str
     first: int  # value of the earlier reduction

@@ -270,8 +270,7 @@ class _KernelReader:
             self._numbers[result] = number
 
     def _enter_scan(self, op: Any, body: Body, out: int, value: ir.Value, read: Sequence[str]) -> None:
-        """Defines a scan's carried value in its body. The outs after the carries are results, which the body does not
-        read."""
+        """Defines a scan's carried value in its body. Later outs are results, which the body does not read."""
         carries = len(op.results) // 2
         if out >= carries:
             self._require(op, read == [d.name for d in self._dims])

@@ -194,8 +194,7 @@ class TritonBody:
         self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={' & '.join(self._masks(needs))})")
 
     def _index(self, instr: Instr) -> None:
-        """Defines an index value. A bare dim keeps the address type; arithmetic may exceed its range and uses 64
-        bits."""
+        """Defines an index value. A bare dim keeps the address type; arithmetic may exceed it and uses 64 bits."""
         assert instr.address is not None
         (number,) = instr.results
         value = instr.address.as_int()

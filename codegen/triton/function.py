@@ -178,8 +178,7 @@ def online_step(online: Online, value: str, begin: str) -> str:
 
 
 def online_terms(online: Online, count: str, centre: str) -> str:
-    """Each lane's contribution to the online sum, once ``centre`` is known. ``count``: number of elements of all
-    lanes."""
+    """Each lane's contribution to the online sum, once ``centre`` is known. ``count``: elements of all lanes."""
     first, second, *own = online_state(online)
     if online.kind == "exp":
         return f"tr.exp_terms({first}, {second}, {centre})"

@@ -45,8 +45,7 @@ class IndexText:
         return f"{self.expr(mask)} >= 0"
 
     def flat(self, address: Expr) -> Expr:
-        """The address over "x" and "r" if it enumerates points in row-major order, so that Triton sees it is
-        contiguous."""
+        """The address over "x" and "r" if it enumerates points row-major, so that Triton sees it is contiguous."""
         for axis, dims in self._axes:
             if not dims:
                 continue

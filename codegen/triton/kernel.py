@@ -127,8 +127,7 @@ def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
 def _with_bounds(
     kernel: LoopKernel, stage: TritonStage, functions: dict[str, FunctionText], variant: Variant
 ) -> TritonStage:
-    """The launch with its constexpr flags: which mask bounds are multiples of 16, and whether full blocks need a
-    mask."""
+    """The launch with constexpr flags: which bounds are multiples of 16, and whether full blocks need a mask."""
     flags = {flag: axis for axis, flag in ALIGNED.items()}
     names = functions[stage.function].constants
     own = [(name, int(flags[name] in variant.aligned)) for name in names if name in flags]
@@ -137,8 +136,7 @@ def _with_bounds(
 
 
 def _has_whole_blocks(kernel: LoopKernel, variant: Variant) -> bool:
-    """Whether computing full blocks without a mask is faster, because the mask's bound is not known to be a multiple of
-    16."""
+    """Whether computing full blocks without a mask is faster, since its bound is not known to be a multiple of 16."""
     if variant.form not in (*SPLIT, MIXED_SPLIT):
         return bool(variant.aligned)
     bound = product(d.size for d in kernel.dims if d.reduced)

@@ -39,8 +39,7 @@ def by_value(args: Sequence[Arg]) -> tuple[str, ...]:
 
 
 def first_lines(args: Sequence[Arg]) -> list[str]:
-    """Lines that define the addresses of tensors and the device. A kernel has at least one tensor argument, its
-    output."""
+    """Lines that define addresses and device. A kernel has at least one tensor argument, its output."""
     placed = [(i, arg.name) for i, arg in enumerate(args) if not arg.by_value]
     addresses, values = ", ".join(f"{_ADDRESS}{i}" for i, _ in placed), ", ".join(f"{n}.data_ptr()" for _, n in placed)
     return [f"{addresses} = {values}", f"device = {placed[0][1]}.device"]

@@ -52,8 +52,7 @@ class MixedWriter:
         return [*self.rows.reductions(), self._columns()]
 
     def stages(self, variant: Variant) -> list[TritonStage]:
-        """The launches of a variant. The launcher computes ``splits``, the number of programs that share the rows (or a
-        row)."""
+        """The launches of a variant. The launcher computes ``splits``, the number of programs that share the rows."""
         if variant.form == MIXED:
             blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock), ("STAGES", variant.num_stages))
             first = TritonStage(f"{self.name}_rows", blocks, variant.num_warps, "splits")

@@ -116,8 +116,7 @@ def _as_results(instr: Instr) -> list[str]:
 
 
 def _value(instr: Instr, value: str) -> str:
-    """The value to compare. Arg-reductions compare bools as int8: Triton and its interpreter order bools
-    differently."""
+    """The value to compare. Arg-reductions compare bools as int8: Triton's interpreter orders bools differently."""
     return f"{value}.to(tl.int8)" if instr.dtype == "i1" and instr.combiner in _ARG else value
 
 

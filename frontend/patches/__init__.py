@@ -1,1 +1,1 @@
-"""Changes to PyTorch's tracer while a frame of ours is compiled: one table (``tables/``), made by ``registry.py``."""
+"""Patches of PyTorch's tracer, in force during a compile: one table (``tables/``), applied by ``registry.py``."""

@@ -1,5 +1,5 @@
-"""Messages of ``torch._check`` that is decided at call time. PyTorch writes such a check into Dynamo's graph as an
-assertion; before 2.13 with a text of its own, in place of the user's.
+"""Keeps the messages of ``torch._check`` that is decided at call time. PyTorch inserts such a check into Dynamo's graph
+as an assertion; before 2.13 with a text of its own instead of the user's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END = " on node "
 
 
 def asserts_keep_messages(changes: Changes) -> None:
-    """The assertion has the user's message, if that is a constant: as PyTorch does it from 2.13 on."""
+    """Gives the assertion the user's message if that is constant, as PyTorch does since 2.13."""
     changes.wrap(output_graph, "insert_deferred_runtime_asserts", _inserting)
 
 
@@ -40,7 +40,7 @@ def _inserting(usual: Callable[..., None]) -> Callable[..., None]:
 
 
 def _checks(gm: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
-    """The conditions over sizes that are checked, as PyTorch's text has them, each with its message."""
+    """Pairs of each checked condition over sizes, in PyTorch's text, and its message."""
     for node in gm.graph.find_nodes(op="call_function", target=torch._check):
         condition, message = (*node.args, None, None)[:2]
         value = condition.meta.get("example_value") if isinstance(condition, torch.fx.Node) else None
@@ -50,7 +50,7 @@ def _checks(gm: torch.fx.GraphModule) -> Iterator[tuple[str, str]]:
 
 
 def _constant(gm: torch.fx.GraphModule, message: Any) -> str | None:
-    """What a function returns that refers to nothing and takes nothing."""
+    """The result of a message function without arguments and free names; None for other messages."""
     if not isinstance(message, torch.fx.Node) or message.op != "get_attr":
         return None
     code = getattr(getattr(gm, str(message.target), None), "__code__", None)

@@ -1,9 +1,9 @@
-"""Gradients of ``associative_scan``: a step of it is differentiated, in a ``scan`` in reverse order.
+"""Gradients of ``associative_scan``, computed step by step in a ``scan`` in reverse order.
 
-With y[t] = f(y[t-1], x[t]) and G[t] the gradient of y[t], G[t-1] is what the caller says of y[t-1] and what f makes of
-G[t]; the gradient of x[t] is what f makes of G[t] as well, and that of x[0] is G[0]. Memory is linear in the length.
-PyTorch's own rule multiplies a matrix of all pairs of steps, which is right where f has one operand, and knows no
-gradients of what f closes over.
+Let y[t] = f(y[t-1], x[t]), and G[t] be the total gradient of y[t]. Differentiating f at step t maps G[t] to the
+gradient of x[t] and to a contribution to G[t-1], to which the caller's gradient of y[t-1] is added; the gradient of
+x[0] is G[0]. Memory is linear in the length. PyTorch's own rule multiplies a matrix of all pairs of steps, is correct
+only if f has one operand, and gives no gradients for what f closes over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tensor = torch.Tensor
 
 
 def gradients_step_by_step(changes: Changes) -> None:
-    """The operator's gradients are those of ``_AssociativeScan``."""
+    """Registers ``_AssociativeScan`` as the operator's autograd kernel."""
     table, cached = associative_scan_op.py_kernels, associative_scan_op._dispatch_cache
     key = torch._C.DispatchKey.Autograd
     keys = (key, torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
@@ -79,7 +79,7 @@ class _AssociativeScan(torch.autograd.Function):
             torch.zeros_like(additional[i]) for i in closed
         ]
         first = torch.arange(xs[0].shape[0], device=xs[0].device) == 0
-        # The step at 0 has none before it: what it reads there is not used.
+        # The step at 0 has no previous result: what it reads there is not used.
         sliced = [torch.flip(one, (0,)) for one in (first, *given, *(y.roll(1, 0) for y in ys), *xs)]
         samples = (*start, *(torch.select_copy(one, 0, 0) for one in sliced), *additional)
         body = materialize_as_graph(step, samples, ctx.included, ctx.excluded, force_enable_grad=True)
@@ -96,9 +96,9 @@ class _AssociativeScan(torch.autograd.Function):
 class _Step:
     """One step of backward, as the function of a ``scan``.
 
-    It carries gradients of the result before, and of what is closed over. Its slices are whether the step is the first
-    of forward, gradients of its result, the result before it, and the element. ``carried`` and ``closed``: positions
-    of what has gradients."""
+    It carries the gradient of the previous result and the sums of gradients of captured tensors. Its slices are:
+    whether this is forward's first step, the caller's gradient of its result, the previous result, and the element.
+    ``carried`` and ``closed`` are the positions of operands and captured tensors that have gradients."""
 
     def __init__(self, combine: Any, count: int, additional: int, carried: list[int], closed: list[int]) -> None:
         self.combine, self.count, self.additional, self.carried, self.closed = (
@@ -123,7 +123,7 @@ class _Step:
         return list(itertools.chain(next_later, next_totals, of_x))
 
     def _differentiate(self, operands: Sequence[Any], gradients: Sequence[Tensor]) -> list[Any]:
-        """Gradients of the operands that have any, zeros where none flow; None of the others."""
+        """Gradients of the operands: zeros if none flows, None for operands without gradients."""
         count = self.count
         wanted = [*self.carried, *(count + i for i in self.carried), *(2 * count + i for i in self.closed)]
         given = list(operands)

@@ -1,7 +1,8 @@
-"""``associative_scan`` stays one operator while it is traced.
+"""Traces ``associative_scan`` as one operator.
 
-PyTorch's generic mode is a recursion over the length in Python: log2(n) levels of slices, and a graph for each length.
-Its pointwise mode is the operator ``torch.ops.higher_order.associative_scan``, which knows no length. Here both are.
+PyTorch's generic mode is a Python recursion over the length: log2(n) levels of slices, and a graph for each length. Its
+pointwise mode is the operator ``torch.ops.higher_order.associative_scan``, which is independent of the length. Here
+both modes use the operator.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from symshape.frontend.patches.patch import Changes
 
 try:
     from torch._dynamo.utils import _make_inlined
-except ImportError:  # in 2.11 it is where it is used
+except ImportError:  # PyTorch 2.11 defines it in another module
     from torch._dynamo.variables.higher_order_ops import _make_inlined
 
-# As an attribute of its package it is the function.
+# Imported by name: the attribute of its package is the function.
 _MODULE: Any = importlib.import_module("torch._higher_order_ops.associative_scan")
-_combining: list[Any] = []  # the function of each call of associative_scan that Dynamo is in
+_combining: list[Any] = []  # a stack: the combine function of each associative_scan call that Dynamo is tracing
 
 
 def one_operator(changes: Changes) -> None:
-    """For Dynamo, the recursion of the generic mode is a call of the operator, with the function of slices."""
+    """For Dynamo: replaces the generic mode's recursion by a call of the operator, with the function for slices."""
     changes.wrap(UserFunctionVariable, "call_function", _traced)
 
 
 def one_operator_for_jit(changes: Changes) -> None:
-    """The same where a function runs as it is traced."""
+    """For `symshape.jit`: the same, where the function runs while it is traced."""
     changes.wrap(_MODULE, "generic_associative_scan", _recorded)
 
 
@@ -62,12 +63,12 @@ def _traced(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_long(xs: Sequence[Any]) -> bool:
-    """Whether all are as long as the first: the recursion has the error for others. Sizes become equal symbols."""
+    """Whether all operands have the first one's length, with guards; the recursion raises the error if not."""
     return all(bool(x.shape[0] == xs[0].shape[0]) for x in xs[1:])
 
 
 def _operator(tx: Any, stacked: Any, leaves: Sequence[Any]) -> Any:
-    """What Dynamo makes of the operator. ``stacked``: the function of stacks, in which that of slices is a ``vmap``."""
+    """The variable of the operator's result. ``stacked``: the function for stacks, a ``vmap`` of the one for slices."""
     combine = FunctoolsPartialVariable(stacked.func, stacked.args, stacked.keywords | {"combine_fn": _combining[-1]})
     xs = [leaf.call_method(tx, "contiguous", [], {}) for leaf in leaves]
     operator = TorchHigherOrderOperatorVariable.make(associative_scan_op)
@@ -78,7 +79,7 @@ def _operator(tx: Any, stacked: Any, leaves: Sequence[Any]) -> Any:
 
 
 def any_operation(changes: Changes) -> None:
-    """The functions of operators need not be pointwise, which is asked for in the name of the pointwise mode."""
+    """Allows any function in the pointwise mode; PyTorch would require it to be pointwise."""
     changes.attribute(importlib.import_module("torch._inductor.utils"), "is_pointwise_use", lambda use: True)
 
 
@@ -86,7 +87,7 @@ def _recorded(usual: Callable[..., Any]) -> Callable[..., Any]:
     tracing = threading.get_ident()
 
     def generic(operator: Any, leaves: Sequence[Any], dim: int = 0, additional_inputs: Sequence[Any] = ()) -> Any:
-        """The operator calls it as well where it is not traced, with a function that is no ``vmap``."""
+        """The operator's eager implementation also calls this, with a function that is not a ``vmap``."""
         stacked = operator.keywords.get("combine_fn") if isinstance(operator, functools.partial) else None
         slices = inspect.getclosurevars(stacked).nonlocals.get("func") if stacked is not None else None
         if slices is None or threading.get_ident() != tracing or not _as_long(leaves):

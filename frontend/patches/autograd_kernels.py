@@ -1,6 +1,7 @@
-"""Operators whose gradients, and whose sizes, are traced by functions of ours (``frontend/decompositions``).
+"""Traces the gradients and sizes of some operators with functions of ``frontend/decompositions``.
 
-Tracing differentiates an operator by ``py_kernels`` at its autograd keys, and finds sizes by ``decomposition_table``.
+Tracing differentiates an operator by its ``py_kernels`` at the autograd keys, and finds sizes by
+``decomposition_table``.
 """
 
 from __future__ import annotations
@@ -33,36 +34,37 @@ _DIFFERENTIATING = (*_AUTOGRAD, _LEVEL)
 
 
 def sizes_of_composites(changes: Changes) -> None:
-    """While Dynamo follows sizes, these operators are made of parts that need not know them."""
+    """While Dynamo traces: decomposes composite operators whose C++ asks for sizes."""
     differentiate_by(changes, size_kernels())
 
 
 def gradients_of_unknown_sizes(changes: Changes) -> None:
-    """AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for."""
+    """While AOTAutograd traces: differentiates these operators without asking for unbacked sizes, and some that PyTorch
+    has no rule for."""
     differentiate_by(changes, gradient_kernels())
 
 
 def margin_losses(changes: Changes) -> None:
-    """Targets behind the first -1 are none."""
+    """Ignores targets after the first -1."""
     differentiate_by(changes, margin_loss_kernels())
 
 
 def gradients_of_broadcasts(changes: Changes) -> None:
-    """Operands that may have to be repeated are, before they are differentiated."""
+    """Expands operands that may be broadcast before they are differentiated, so that their gradients are summed."""
     differentiate_by(changes, broadcasting_kernels())
 
 
 def broadcasts_in_transforms(changes: Changes) -> None:
-    """Also where a transform of ``torch.func`` differentiates, which it does while Dynamo follows sizes, too."""
+    """Does the same inside of transforms of ``torch.func``, which differentiate while Dynamo traces too."""
     transform_by(changes, transformed_kernels())
 
 
 def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
-    """Transforms of ``torch.func`` get to these operators by Python functions ``kernel(usual, *args, **kwargs)``.
+    """Makes transforms of ``torch.func`` call ``kernel(usual, *args, **kwargs)`` for these operators.
 
-    PyTorch reads a number, which is a tensor in C++, to call a function in Python, and one that a level of a transform
-    has wrapped has no memory. So functions that may get a number run before a level wraps their operands, and not where
-    the level differentiates.
+    To call a Python kernel, PyTorch reads the value of a number that C++ passes as a tensor; a number wrapped by a
+    level of a transform has no memory to read. Kernels of operators that may get a number therefore run before a level
+    wraps their operands, and not at the autograd keys where it may be wrapped.
     """
     changed = [op for op in kernels if _may_have_numbers(op)]
     differentiate_by(changes, {op: kernel for op, kernel in kernels.items() if op not in changed})
@@ -79,7 +81,7 @@ def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> Non
 
 
 def _where_numbers_have_memory(ops: frozenset[Any], usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """That is asked at each call of these operators."""
+    """Wraps ``_get_dispatch``, which each call of ``ops`` then asks, to hide our kernels from wrapped numbers."""
 
     @functools.wraps(usual)
     def _get_dispatch(self: Any, key: Any) -> Any:
@@ -97,20 +99,20 @@ def _where_numbers_have_memory(ops: frozenset[Any], usual: Callable[[Any, Any], 
 
 
 def _may_have_numbers(op: Any) -> bool:
-    """An operator of one tensor is not called with a number in its place."""
+    """Whether an operator may be called with a number in place of a tensor: only if it has several tensor operands."""
     return sum(str(argument.type) == "Tensor" for argument in op._schema.arguments) > 1
 
 
 def _may_be_wrapped(key: Any) -> bool:
-    """Whether a number may come as a wrapper of a level: a level that differentiates wraps it, and keeps it for its
-    backward. There everything has its full size already."""
+    """Whether a number may be wrapped by a level that differentiates, which keeps the wrapper for its backward. All
+    operands are expanded already there."""
     if key == _LEVEL:
         return bool(torch._C._current_graph_task_id() != -1)
     return in_transform()
 
 
 def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
-    """Tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
+    """Makes tracing differentiate these operators by ``kernel(usual, *args, **kwargs)``."""
     changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
 
     def add(op: Any, key: Any) -> None:
@@ -118,7 +120,7 @@ def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) ->
         op._dispatch_cache.pop(key, None)
 
     def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        """From the top: called by its key, the kernel below would differentiate nothing."""
+        """Redispatches from the top: below this key nothing would be differentiated."""
         _remove(op, key)
         try:
             return op(*args, **kwargs)
@@ -156,22 +158,22 @@ KERNEL_PROBES = (
 
 
 def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Callable[[], list[str]]:
-    """The names of the tables that ``differentiate_by`` writes to."""
+    """Names of the tables that ``differentiate_by`` changes."""
     return lambda: [f"torch.ops.{op}.py_kernels" for op in kernels()]
 
 
 def transform_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Callable[[], list[str]]:
-    """What ``transform_by`` changes."""
+    """Names of what ``transform_by`` changes."""
     return lambda: [*kernel_targets(kernels)(), "torch._ops.OpOverload._get_dispatch"]
 
 
 def sizes_of_logsumexp(changes: Changes) -> None:
-    """Without asking whether there is anything to sum."""
+    """Traces sizes of ``logsumexp`` without asking whether there are elements."""
     trace_sizes_by(changes, {aten.logsumexp.default: logsumexp_sizes})
 
 
 def sizes_of_softmax(changes: Changes) -> None:
-    """Without asking whether there is anything."""
+    """Traces sizes of ``softmax`` without asking whether there are elements."""
     trace_sizes_by(
         changes,
         {aten._softmax.default: softmax_of_maybe_nothing, aten._log_softmax.default: log_softmax_of_maybe_nothing},
@@ -179,7 +181,7 @@ def sizes_of_softmax(changes: Changes) -> None:
 
 
 def sizes_of_batch_norms(changes: Changes) -> None:
-    """Without the decompositions."""
+    """Traces sizes of batch norms without running the decompositions."""
     trace_sizes_by(changes, _BATCH_NORMS)
 
 
@@ -196,22 +198,22 @@ _BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] =
 
 
 def layouts_of_paddings(changes: Changes) -> None:
-    """An amount may be 0. Tracing has a rule besides the decomposition, which it prefers."""
+    """Traces paddings whose amounts may be 0. Replaces the decomposition and the fake rule."""
     trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
     rules: Any = fake_impls.op_implementations_dict
     changes.items(rules, {aten.constant_pad_nd.default: lambda _mode, _op, x, pad, value=0: cloned_sizes(x, pad)})
 
 
 def types_of_results(changes: Changes) -> None:
-    """The type of a result is eager mode's."""
+    """Gives results the types that eager mode gives them."""
     trace_sizes_by(changes, with_eager_types())
 
 
 def trace_sizes_by(changes: Changes, wraps: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> None:
-    """Results of these operators are traced by what is made of their decompositions, where they have one.
+    """Wraps the decompositions by which results of these operators are traced, if they have one.
 
-    Inductor's table takes its rules from the same one when it is imported: before the change, for such a rule need only
-    give the right size.
+    Inductor's table copies from the same table when it is imported. It is imported first, unpatched, since our rules
+    only need to give the right sizes, not values.
     """
     inductor_table()
     table: Any = decomposition_table

@@ -1,4 +1,4 @@
-"""Operators in a ``vmap`` whose sizes PyTorch's C++ makes numbers: traced by rules of ours."""
+"""Batching rules for operators whose sizes PyTorch's C++ makes constant inside of ``vmap``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.frontend.patches.probes import Exists, Takes
 
 
 def rules_for_any_batch(changes: Changes) -> None:
-    """One graph serves batches of all sizes."""
+    """Registers batching rules with which one graph serves all batch sizes."""
     kernels = {op: kernel for op, kernel in _kernels().items() if BATCHED not in op.py_kernels}
 
     def remove() -> None:
@@ -39,7 +39,7 @@ def _kernels() -> dict[Any, Callable[..., Any]]:
 
 
 def _has_no_rule(op: Any) -> bool:
-    """Whether an operator of tensors runs for one in the batch after the other, and draws no random numbers."""
+    """Whether PyTorch loops over the batch for an operator, for lack of a rule. False for random operators."""
     if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
         return False
     takes = [str(argument.type) for argument in op._schema.arguments]

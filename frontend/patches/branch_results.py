@@ -1,4 +1,4 @@
-"""What the two branches of a ``cond`` return."""
+"""Merges the results of the two branches of a ``cond``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def results_of_branches_are_merged(changes: Changes) -> None:
-    """It is merged without asking whether a stride is 1, where both results are contiguous: the result is. The usual
-    rule compares strides."""
-    # As an attribute of its package it is the function.
+    """Merges contiguous results to a contiguous one, without comparing strides, as PyTorch's rule does."""
+    # Imported by name: the attribute of its package is the function.
     changes.wrap(importlib.import_module("torch._higher_order_ops.cond"), "_merge_output", _merged)
 
 
@@ -25,7 +24,7 @@ def _merged(usual: Callable[..., Any]) -> Callable[..., Any]:
         both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dim() == b.dim() and a.dim() > 0
         if not both or not (_is_packed(a) and _is_packed(b)):
             return usual(a, b, mode)
-        with mode:  # each size by the usual rule
+        with mode:  # each size is merged by PyTorch's rule
             sizes = [usual(a.new_empty((m,)), b.new_empty((n,)), mode).size(0) for m, n in zip(a.size(), b.size())]
             return a.new_empty(sizes)
 
@@ -33,7 +32,7 @@ def _merged(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_packed(tensor: torch.Tensor) -> bool:
-    """Whether the strides are those of a new tensor of the same sizes, as expressions."""
+    """Whether the strides equal those of a new contiguous tensor, compared as expressions."""
     wanted = make_contiguous_strides_for(tensor.size())
     starts_at_0 = isinstance(offset := tensor.storage_offset(), int) and offset == 0
     return (

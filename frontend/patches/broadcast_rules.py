@@ -1,4 +1,4 @@
-"""The tracer's rules of broadcasting, for sizes of which it is not known whether they are 1 (``broadcasting``)."""
+"""The tracer's broadcasting rules for sizes that may or may not be 1 (``broadcasting``)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ aten: Any = torch.ops.aten
 
 
 def broadcast_at_call_time(changes: Changes) -> None:
-    """The size of a result is right whether or not a dim is repeated."""
+    """Computes result sizes that are right whether or not a dim is broadcast."""
     for module, name, ours in _rules():
         changes.attribute(module, name, ours)
 
 
 @functools.cache
 def _rules() -> list[tuple[Any, str, Callable[..., Any]]]:
-    """(module, name in it, what takes its place)."""
+    """Triples (module, name in it, replacement)."""
     shapes: list[tuple[Any, str]] = [(m, "_broadcast_shapes") for m in (_refs, _meta_registrations, _conversions)]
     shapes.append((fake_impls, "infer_size"))
     tensors: list[tuple[Any, str]] = [(m, "_maybe_broadcast") for m in (_refs, _meta_registrations)]
@@ -37,5 +37,5 @@ def _rules() -> list[tuple[Any, str, Callable[..., Any]]]:
 
 
 def expand_at_call_time(changes: Changes) -> None:
-    """The same for ``expand``."""
+    """Does the same for ``expand``."""
     trace_sizes_by(changes, {aten.expand.default: expanded_sizes})

@@ -1,14 +1,14 @@
-"""What Dynamo traces of ``torch.utils.checkpoint``, where eager mode does something else than a graph can.
+"""Handles ``torch.utils.checkpoint`` where a graph would differ from eager mode.
 
-- ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it
-  has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
-- What the body writes to a tensor from outside (running statistics, a counter) is written again when backward computes
-  again. A graph would write once. The graph is broken there too, unless Dynamo is told to leave out what is done again
+- ``preserve_rng_state=False``: recomputation in backward draws new random numbers, and stops as soon as it has what it
+  needs. A graph would reuse forward's numbers. If such a checkpoint draws, the graph breaks.
+- What the body writes to an outside tensor (running statistics, a counter) is written again by recomputation. A graph
+  would write once. The graph breaks there too, unless Dynamo is told to skip repeated effects
   (``skip_fwd_side_effects_in_bwd_under_checkpoint``).
-- A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
-  Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard, and
-  so it is in the body of any operator that may hold one that takes no floats (``cond``). What a user's
-  ``autograd.Function`` reads first is made outside of it, and given to it.
+- A float first read in a checkpoint (``math.pi``, an attribute) belongs to that checkpoint's graph, and Dynamo finds it
+  there when the next checkpoint reads it: an AssertionError. In a body such a float becomes a guarded constant;
+  likewise in the body of any operator that takes no floats, or may contain one (``cond``). A float first read in a
+  user's ``autograd.Function`` is created outside of it and passed in.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from symshape.frontend.patches.patch import Changes
 
 
 def breaks_where_run_again(changes: Changes) -> None:
-    """A checkpoint that draws new numbers in backward, or writes again, breaks the graph."""
+    """Breaks the graph at checkpoints that draw new numbers in backward, or write again."""
     changes.wrap(CheckpointHigherOrderVariable, "_call_function", _once)
 
 
 def floats_belong_to_the_frame(changes: Changes) -> None:
-    """A float that is first read in the body of an operator is a constant there, or made outside of it."""
+    """Makes a float first read in the body of an operator a constant there, or creates it outside."""
     changes.wrap(VariableBuilder, "wrap_symfloat", _made_outside_of_bodies)
 
 
 _HINT = "Set torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint, so that it does not."
-# What Dynamo says that it traces a body for.
+# Names by which Dynamo says which operator a body is for.
 _GIVEN_FLOATS = "autograd.Function"
 _TAKES_FLOATS = (_GIVEN_FLOATS, "torch.utils.checkpoint.checkpoint")
 
 
 def floats_are_made_again(changes: Changes) -> None:
-    """The body of an operator that takes no floats makes a float of the frame's again, of what that was made of."""
+    """Recomputes a float of the frame inside of a body whose operator takes no floats."""
     changes.wrap(SubgraphTracer, "lift_tracked_freevar_to_input", _made_again)
 
 
@@ -75,7 +75,7 @@ def _made_again(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _proxy_of(tracer: Any, node: torch.fx.Node) -> Any:
-    """One for each node: what the bodies of a cond are given is compared by it."""
+    """The proxy of a node, one object per node: Dynamo compares operands of cond's bodies by identity."""
     made = _numbers(tracer)
     return made.setdefault(node, torch.fx.Proxy(node, tracer))
 
@@ -114,14 +114,14 @@ def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _break(what: str, reason: str, hint: str = "") -> NoReturn:
-    """The graph is broken; in a loop Dynamo leaves all of the function to eager mode."""
+    """Breaks the graph. In a loop, Dynamo then runs the whole function in eager mode."""
     say_broken(what, traced_line_now(), reason, hint)
     unimplemented(what, reason, None, hint)
 
 
 def _effects(body: torch.fx.GraphModule) -> tuple[bool, bool]:
-    """Whether what Dynamo traced draws random numbers, and whether it writes to what it is given and is run again in
-    backward: its operators are run on the traced sizes."""
+    """Runs a traced body on its fake inputs. Returns whether it draws random numbers, and whether it writes to its
+    inputs and will be recomputed in backward."""
     fakes = [node.meta["example_value"] for node in body.graph.find_nodes(op="placeholder")]
     mode: Any = next((fake.fake_mode for fake in fakes if is_fake(fake)), None)
     if mode is None:

@@ -1,10 +1,9 @@
-"""The module inside ``torch.compile(DistributedDataParallel(module))``, or that ``fully_shard`` has made one of FSDP2,
-where its class is one of ``torch.nn``.
+"""Lets Dynamo trace the module inside of ``torch.compile(DistributedDataParallel(module))``, or one sharded by FSDP2's
+``fully_shard``, if its class is from ``torch.nn``.
 
-Dynamo cannot trace the forward method of DistributedDataParallel itself (a context manager of its own is around the
-call of the module), nor the hooks of FSDP2 around that of a module; what is compiled is the forward method of the
-module. It skips those that are defined in ``torch.nn``: of an ``nn.Sequential`` nothing would be compiled, or each of
-its parts by itself.
+Dynamo cannot trace DistributedDataParallel's own forward method (the module is called inside of a context manager), nor
+FSDP2's hooks around a module's; the module's forward method is compiled instead. But Dynamo skips forward methods that
+are defined in ``torch.nn``: of an ``nn.Sequential`` nothing would be compiled, or each of its parts separately.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from torch.nn.parallel import DistributedDataParallel
 from symshape.frontend.opaque_calls.frame_decisions import current_frame
 from symshape.frontend.patches.patch import Changes
 
-_SHARDING = "torch.distributed.fsdp"  # nothing is sharded before it is imported, which takes a while
+_SHARDING = "torch.distributed.fsdp"  # not imported here: it takes a while, and without it nothing is sharded
 
 
 def module_of_data_parallel_is_traced(changes: Changes) -> None:
-    """Dynamo does not skip it."""
+    """Keeps Dynamo from skipping the module's forward method."""
     changes.wrap(trace_rules, "check", _unless_wrapped)
 
 
 def _unless_wrapped(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def check(obj: Any, is_inlined_call: bool = False, **more: Any) -> Any:
-        """Whether Dynamo is to skip it. From 2.13 on it says of which frame; we know it in every version."""
+        """Whether Dynamo skips a function. Since 2.13 the frame is passed in; ours is known in all versions."""
         skipped = usual(obj, is_inlined_call, **more)
         frame = current_frame().running
         of_frame = frame is not None and obj is frame.f_code and not is_inlined_call
@@ -41,8 +40,8 @@ def _unless_wrapped(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_wrapped_module(frame: Any) -> bool:
-    """Whether it is the forward method of the module whose DistributedDataParallel is being called, or of a sharded
-    one."""
+    """Whether a frame is the forward method of the module inside of the running DistributedDataParallel, or of a
+    sharded module."""
     if frame.f_code.co_name != "forward":
         return False
     module, wrapper = frame.f_locals.get("self"), _active_wrapper()
@@ -50,7 +49,7 @@ def _is_wrapped_module(frame: Any) -> bool:
 
 
 def _active_wrapper() -> Any:
-    """The DistributedDataParallel that is being called; None outside of one."""
+    """The DistributedDataParallel that is being called, or None."""
     wrapper: Any = DistributedDataParallel
     return wrapper._get_active_ddp_module()
 

@@ -1,5 +1,5 @@
-"""Sizes and integers that are said to be static or dynamic: by marks, by sources, by a policy. Two that contradict each
-other are an error."""
+"""Sizes and integers declared static or dynamic: by marks, by sources, or by a policy. Contradictory declarations are
+an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from symshape.frontend.opaque_calls.frame_decisions import current_frame
 from symshape.frontend.patches.dynamo_errors import passing
 from symshape.frontend.patches.patch import Changes
 
-# What the marks of torch._dynamo keep on a tensor.
+# Attributes in which the marks of torch._dynamo are stored on a tensor.
 _DYNAMIC_MARKS = {
     "_dynamo_dynamic_indices": "torch._dynamo.mark_dynamic",
     "_dynamo_unbacked_indices": "torch._dynamo.mark_unbacked",
@@ -34,13 +34,13 @@ _POLICY = {True: "the policy's `dynamic`", False: "the policy's `static`"}
 
 
 def declared_sizes(changes: Changes) -> None:
-    """Names of a policy are respected, and contradictions are errors."""
+    """Applies the policy's names, and raises OptionError for contradictions."""
     changes.wrap(builder, "_automatic_dynamic", _declared)
 
 
 def declared_integers(changes: Changes) -> None:
-    """Integers that a policy names, or that keep changing. PyTorch keeps a table of its methods by type, for all
-    compiles; a frame of ours gets one of its own."""
+    """Applies the policy to integers, and makes integers that keep changing dynamic. PyTorch keeps one dispatch table
+    by type for all compiles; the frame gets a copy."""
     table: Any = VariableBuilder._type_dispatch()
     declared = {**table, int: _declared_integer(table[int])}
     changes.attribute(VariableBuilder, "_type_dispatch", classmethod(lambda _: declared))
@@ -64,9 +64,9 @@ def _declared(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wanted(tensor: torch.Tensor, source: str, dim: int, is_dynamic: bool) -> bool | None:
-    """Whether the policy says that a size is dynamic; None where it says nothing. OptionError for a contradiction.
+    """Whether the policy declares a size dynamic; None if it does not mention it. OptionError for a contradiction.
 
-    ``is_dynamic``: what PyTorch takes it for. Where there is a ``shapes_spec`` it reads no marks."""
+    ``is_dynamic``: PyTorch's decision, which counts if a ``shapes_spec`` is set, since PyTorch then ignores marks."""
     said = [*_said(tensor, source, dim)]
     if any(getattr(config, name, None) is not None for name in _SPECIFICATIONS):
         said.append((is_dynamic, "shapes_spec"))
@@ -84,7 +84,7 @@ def _wanted(tensor: torch.Tensor, source: str, dim: int, is_dynamic: bool) -> bo
 
 
 def _said(tensor: torch.Tensor, source: str, dim: int) -> Iterator[tuple[bool, str]]:
-    """Who says, besides the policy, that a size is dynamic (True) or static."""
+    """Declarations of a size other than the policy's: pairs (is dynamic, by what)."""
     for attribute, who in _DYNAMIC_MARKS.items():
         if dim in getattr(tensor, attribute, ()):
             yield True, who
@@ -102,12 +102,12 @@ def _is_listed(sources: str, source: str, dim: int) -> bool:
 
 @functools.cache
 def _takes_dims(asked: Callable[..., Any]) -> bool:
-    """In later versions of PyTorch a dim may be listed by itself."""
+    """Whether this PyTorch allows single dims in the lists of sources."""
     return len(inspect.signature(asked).parameters) > 1
 
 
 def by_policy(source: str, dim: int | None = None) -> bool | None:
-    """Whether the policy of the frame says that a size, or an integer, is dynamic; None where it says nothing."""
+    """Whether the frame's policy declares a size or an integer dynamic; None if it does not mention it."""
     frame, name = current_frame(), plain_source(source)
     names = {name} if dim is None else {name, f"{name}.size({dim})"}
     return True if names & frame.dynamic else False if names & frame.static else None

@@ -1,5 +1,6 @@
-"""Errors of the user's pass Dynamo as themselves. It wraps what a backend raises into a BackendCompilerFailed, and what
-tracing raises into a TorchRuntimeError, which ``except symshape.ShapeConstraintError`` would not catch.
+"""Lets errors meant for the user pass through Dynamo unchanged. Dynamo wraps errors of a backend in
+BackendCompilerFailed and errors of tracing in TorchRuntimeError, which ``except symshape.ShapeConstraintError`` would
+not catch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ R = TypeVar("R")
 
 
 def passing_dynamo(backend: Callable[P, R]) -> Callable[P, R]:
-    """A backend whose errors of the user's arrive as what they are."""
+    """Wraps a backend so that errors meant for the user keep their type."""
 
     @functools.wraps(backend)
     def compile_graph(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -34,7 +35,7 @@ def passing_dynamo(backend: Callable[P, R]) -> Callable[P, R]:
 
 
 def passing(error: SymshapeError) -> Exception:
-    """The same error, of a class that Dynamo lets through; it adds the user's line to the text."""
+    """The error as a subclass that Dynamo does not wrap; Dynamo adds the user's line to its text."""
     kind: Any = type(error)
     return _restored(_passing_kind(kind), error.args, vars(ShortenTraceback(first_useful_frame=None)) | vars(error))
 
@@ -46,7 +47,7 @@ def _passing_kind(kind: Any) -> Any:
 
 
 def _reduce(error: Any) -> Any:
-    """Pickled and copied as the class that users know."""
+    """Pickles and copies as the public class."""
     return _restored, (error.kind, error.args, {k: v for k, v in vars(error).items() if k in _SAID})
 
 
@@ -57,9 +58,9 @@ def _restored(kind: Any, args: Any, state: Any) -> Exception:
 
 
 def users_error(error: BaseException, before: BaseException | None) -> SymshapeError | None:
-    """The error of the user's that one of Dynamo's stands for, or was raised for; None if there is none.
+    """The error meant for the user that caused an error of Dynamo, or None.
 
-    ``before``: what was being handled when Dynamo was called, which is no cause of it.
+    ``before``: the exception being handled when Dynamo was called; it is in the chain, but not a cause.
     """
     seen: set[int] = set()
     step: BaseException | None = error
@@ -72,8 +73,8 @@ def users_error(error: BaseException, before: BaseException | None) -> SymshapeE
 
 
 def raised_by_patch(error: BaseException) -> bool:
-    """Whether tracing may have failed in what symshape changes of it: Dynamo met an error that is none of its own, or
-    one that a function of ours raised in place of an operator."""
+    """Whether a patch may be the reason why tracing failed: Dynamo met an internal error, or a function of symshape
+    that replaces an operator raised."""
     if isinstance(error, InternalTorchDynamoError):
         return True
     step: BaseException | None = error if isinstance(error, TorchRuntimeError) else None

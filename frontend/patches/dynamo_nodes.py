@@ -1,5 +1,5 @@
-"""How Dynamo runs a node on traced values, and calls a function: what cannot be traced becomes one operator, or breaks
-the graph (``frontend/opaque_calls/selection.py``)."""
+"""Wraps how Dynamo runs nodes on fake values and calls functions: what cannot be traced becomes an opaque call, or
+breaks the graph (``frontend/opaque_calls/selection.py``)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from symshape.frontend.patches.patch import Changes, may_run_operators
 
 
 def opaque_calls(changes: Changes) -> None:
-    """Dynamo's tracing goes on where a call asks for an unbacked size."""
+    """Replaces a call that asks for an unbacked size by an opaque call, so that tracing continues."""
     changes.attribute(utils, "run_node", node_runner(may_run_operators, utils.run_node))
 
 
 def breaks_at_questions(changes: Changes) -> None:
-    """Where Dynamo itself asks for a size that is in the data (``tolist``), it breaks the graph, as it does for other
-    things that it cannot trace: usually it is an error."""
+    """Breaks the graph where Dynamo itself asks for an unbacked size (``tolist``), as it does for other things that it
+    cannot trace; Dynamo raises an error."""
     changes.wrap(InstructionTranslatorBase, "call_function", _breaking)
-    changes.wrap(BuiltinVariable, "call_function", _breaking)  # what an instruction does: [1, 2][n]
+    changes.wrap(BuiltinVariable, "call_function", _breaking)  # for operators written as instructions: [1, 2][n]
 
 
 def comparisons_with_tensors(changes: Changes) -> None:
-    """A size compared with a tensor gives a tensor (``list(x.shape) == [2, n]`` with a tensor ``n``); Dynamo takes it
-    for a number, and fails where its truth is asked."""
+    """Makes the comparison of a size with a tensor a tensor (``list(x.shape) == [2, n]`` with a tensor ``n``). Dynamo
+    takes it for a number, and fails when its truth value is needed."""
     changes.attribute(SymNodeVariable, "create", classmethod(_or_tensor(SymNodeVariable.create)))
 
 
@@ -66,5 +66,5 @@ def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wants_a_constant(error: Exception) -> bool:
-    """Whether Dynamo takes only a constant where there is a size."""
+    """Whether Dynamo rejected a size because it needs a constant."""
     return isinstance(error, AsPythonConstantNotImplementedError) and isinstance(error.vt, SymNodeVariable)

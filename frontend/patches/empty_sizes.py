@@ -1,4 +1,4 @@
-"""Mistakes of the tracer about bounds of sizes, and about sizes that may be 0."""
+"""Corrects bounds of sizes in the tracer, and its handling of sizes that may be 0."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch.fx.experimental import symbolic_shapes
 
 from symshape.frontend.patches.patch import Changes
 
-_UNBOUNDED = sys.maxsize - 1  # of which PyTorch asserts nothing
+_UNBOUNDED = sys.maxsize - 1  # the bound for which PyTorch inserts no assertion
 
 
 def bounds_allow_one(changes: Changes) -> None:
-    """A new size that is at most 0 or 1 can not take the place of one that was thought to be more: its bound is then 2,
-    as that of the other one stays."""
+    """Raises the bound of a new size from 0 or 1 to 2. Otherwise it could not replace an equal size whose assumed
+    minimum is 2."""
     changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_two)
 
 
@@ -32,8 +32,8 @@ def _at_most_two(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bounds_fit(changes: Changes) -> None:
-    """A mask has a bounded number of rows where those of what it is made of are in the data, 2**63 - 2 at most: its
-    elements had a bound that no integer of 64 bits has, which was asserted of the number that it selects."""
+    """Limits bounds to 64 bits. The sizes of a mask may be unbacked with bounds of 2**63 - 2; the product, which bounds
+    the number of selected elements, then overflowed, and was asserted."""
     changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_unbounded)
 
 
@@ -46,15 +46,15 @@ def _at_most_unbounded(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def new_sizes_start_at_zero(changes: Changes) -> None:
-    """A fake rule that asks for a new size by the old name, and says nothing of it, got one of at least 2: an operator
-    that returns fewer rows (``torchvision.ops.nms`` of one box) broke what the graph took for known."""
+    """Gives sizes from the deprecated method a minimum of 0. It defaults to 2, so that an operator that returns fewer
+    rows (``torchvision.ops.nms`` of one box) violated the graph's assumptions."""
     changes.wrap(FakeImplCtx, "create_unbacked_symint", _from_zero)
 
 
 def _from_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def create_unbacked_symint(self: Any, *, min: int = 0, max: int | None = None) -> Any:
-        message: Any = vars(usual).get("__deprecated__")  # said of the rule's line, not of this one
+        message: Any = vars(usual).get("__deprecated__")  # warn at the line of the rule, not at this one
         if message is not None:
             warnings.warn(message, FutureWarning, stacklevel=2)
         return self.new_dynamic_size(min=min, max=max)
@@ -63,7 +63,7 @@ def _from_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def zero_factors_are_kept(changes: Changes) -> None:
-    """``a * b == c * b`` says that ``a == c`` only where b is not 0."""
+    """Does not divide equations by factors that may be 0: ``a * b == c * b`` implies ``a == c`` only if b is not 0."""
     changes.wrap(symbolic_shapes, "try_solve", _unless_zero)
 
 
@@ -76,7 +76,7 @@ def _unless_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _divides_by_zero(relation: Any, symbol: Any) -> bool:
-    """Whether an equation has a term in which a symbol stands beside a factor that may be 0."""
+    """Whether an equation has a term in which the symbol is multiplied by a factor that may be 0."""
     terms = [term for side in relation.args for term in sympy.Add.make_args(side) if term.has(symbol)]
     factors = [factor for term in terms for factor in sympy.Mul.make_args(term) if not factor.has(symbol)]
     return not all(factor.is_nonzero for factor in factors)

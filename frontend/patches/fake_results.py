@@ -1,4 +1,4 @@
-"""Fake results of operators: which of them the tracer takes from its cache, and what it logs where there is none."""
+"""Fake results of operators: separates their cache entries by phase, and silences logs of errors that are handled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LOGGER = "torch._subclasses.fake_tensor"
 
 
 def caches_are_apart(changes: Changes) -> None:
-    """What was traced by PyTorch's rules is not taken for what ours would say, nor the other way round: the cache of
-    fake results outlives a compile, and that of a ShapeEnv is filled by Dynamo before the backend has its turn."""
+    """Separates cached results of PyTorch's rules from those of our rules. The cache outlives a compile, and a
+    ShapeEnv's cache is filled by Dynamo before the backend runs."""
     changes.wrap(FakeTensorMode, "_cache_key", functools.partial(_marked, f"symshape {outermost_phase()}"))
 
 
@@ -26,8 +26,8 @@ def _marked(mark: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def cache_key(self: Any, state: Any, func: Any, args: Any, kwargs: Any) -> Any:
         key = usual(self, state, func, args, kwargs)
-        # The same object: PyTorch has told the finalizers of what is in the key to remove it. To hash all of it again
-        # would take as long as the first time.
+        # Changed in place: PyTorch has registered this object with finalizers. Rehashing all parts would take as long
+        # as the first time.
         key.key, key.hashvalue = (*key.key, mark), hash((key.hashvalue, mark))
         return key
 
@@ -35,7 +35,7 @@ def _marked(mark: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def errors_are_only_raised(changes: Changes) -> None:
-    """What cannot be traced is raised. Logged as well, it would look like an error where the call becomes opaque."""
+    """Silences the log of calls that cannot be traced. They raise, and then become opaque calls."""
     logger = logging.getLogger(LOGGER)
     changes.callback(logger.removeFilter, _is_no_error)
     logger.addFilter(_is_no_error)
@@ -46,5 +46,5 @@ def _is_no_error(record: logging.LogRecord) -> bool:
 
 
 def filter_targets() -> list[Named]:
-    """The filters of the tracer's logger."""
+    """The filters of the tracer's logger, as a target."""
     return [Named(f"filters of the logger {LOGGER}", lambda: list(logging.getLogger(LOGGER).filters))]

@@ -1,4 +1,4 @@
-"""Floats that a function reads and is not given: attributes of modules, globals, variables of closures."""
+"""Floats that a function reads but does not receive as arguments: attributes of modules, globals, closures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from symshape.frontend.patches.patch import Changes
 
 
 def floats_are_constants(changes: Changes) -> None:
-    """A float that is no argument (``eps`` of a layer norm) is a constant with a guard until it changes.
+    """Makes such a float (``eps`` of a layer norm) a guarded constant until it changes.
 
-    By the usual rule it is a symbol. Most operators take their floats as numbers, so the graph would be traced once to
-    see that, and the whole frame a second time with the floats as constants (``TensorifyScalarRestartAnalysis``):
-    every model with a normalisation or a dropout in it. Integers of modules are constants by PyTorch's own rule.
+    PyTorch makes it a symbol. But most operators need their floats as numbers, so that the frame would be traced once
+    to find that out, and again with constants (``TensorifyScalarRestartAnalysis``), for every model with a
+    normalisation or dropout. For integers of modules PyTorch does the same as here.
     """
     changes.wrap(VariableBuilder, "wrap_symfloat", _constant_unless_given)
 
@@ -29,7 +29,7 @@ def _constant_unless_given(usual: Callable[..., Any]) -> Callable[..., Any]:
     def wrap_symfloat(self: Any, value: float) -> Any:
         if _is_given(self.source):
             return usual(self, value)
-        # Still a symbol where Dynamo saw it change.
+        # Still becomes a symbol if Dynamo has seen it change.
         with config.patch(assume_static_by_default=True):
             return usual(self, value)
 
@@ -37,6 +37,6 @@ def _constant_unless_given(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_given(source: Any) -> bool:
-    """It is an argument of the frame, or in one that is no module."""
+    """Whether a source is an argument of the frame, or inside of an argument that is not a module."""
     of_module = source.guard_source.is_unspecialized_nn_module() or source.guard_source.is_specialized_nn_module()
     return not of_module and get_local_source_name(source, only_allow_input=True) is not None

@@ -1,6 +1,6 @@
-"""``torch._foreach_*_`` of lists in which tensors share memory: one tensor after the other, as eager mode on a CPU.
+"""``torch._foreach_*_`` on lists whose tensors share memory: handles one tensor after another, as eager mode on CPUs.
 
-Functionalisation makes one call of it, which reads all lists before anything is written.
+Functionalisation makes a single call, which reads all lists before anything is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ aten: Any = torch.ops.aten
 
 
 def _in_place() -> Iterator[Any]:
-    """The overloads that write to the tensors of a list."""
+    """The overloads that write to a list of tensors."""
     names = {name.removeprefix("aten::").partition(".")[0] for name in torch._C._dispatch_get_all_op_names()}
     for name in sorted(names):
         if name.startswith("_foreach_") and name.endswith("_"):
@@ -31,18 +31,18 @@ _IN_PLACE = tuple(_in_place())
 
 
 def one_after_the_other(changes: Changes) -> None:
-    """A call whose lists share memory is a call for each tensor."""
+    """Splits a call whose lists share memory into one call per tensor."""
     for op in _IN_PLACE:
         changes.kernels(op, op.python_key_table, {FunctionalTensorMode: functools.partial(_call, op)})
 
 
 def tables() -> list[str]:
-    """What ``one_after_the_other`` writes to."""
+    """Names of the tables that ``one_after_the_other`` changes."""
     return [f"torch.ops.{op}.python_key_table" for op in _IN_PLACE]
 
 
 def _call(op: Any, mode: Any, *args: Any, **kwargs: Any) -> Any:
-    """Called without the mode that functionalises."""
+    """The kernel, called without the functionalisation mode."""
     lists = [value for value in (*args, *kwargs.values()) if _is_list_of_tensors(value)]
     if not _is_read_when_written(args[0], lists):
         types = tuple({type(one) for values in lists for one in values})
@@ -59,7 +59,7 @@ def _is_list_of_tensors(value: Any) -> bool:
 
 
 def _is_read_when_written(written: Sequence[torch.Tensor], lists: Sequence[Sequence[torch.Tensor]]) -> bool:
-    """Whether what one tensor is written to is read, or written to, for one behind it."""
+    """Whether a later element of a list shares memory with a tensor that was written before."""
     before: set[int] = set()
     for i, one in enumerate(written):
         if any(_memory(values[i]) in before for values in lists):

@@ -1,4 +1,4 @@
-"""Texts of PyTorch's errors that are read, where they are no constants of its Python code."""
+"""Texts of PyTorch's errors that are parsed here, but are not constants in its Python code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from symshape.frontend.bridge.tracing_errors import asks_for_sizes
 
 
 def message_of_symbolic_sizes() -> str:
-    """C++ code that asks a tensor with symbolic sizes for numbers raises an error that says so: ``asks_for_sizes``
-    knows it by its text. Returns what is wrong."""
+    """A probe: ``asks_for_sizes`` must recognise, by its text, the error that C++ raises when it needs numbers from a
+    tensor with symbolic sizes. Returns what is wrong, or ""."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC, DimDynamic.STATIC])
     tensor = mode.from_tensor(torch.ones(4, 5), symbolic_context=context)

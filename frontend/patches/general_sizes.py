@@ -1,4 +1,4 @@
-"""Sizes 0 and 1 are sizes: what Dynamo traces has a shape environment of ours (``general_shape_env``)."""
+"""Treats sizes 0 and 1 like all others: Dynamo gets a shape environment of ours (``general_shape_env``)."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ aten: Any = torch.ops.aten
 
 
 def zero_and_one_are_sizes(changes: Changes) -> None:
-    """Dynamo's shape environment is a ``GeneralShapeEnv``."""
+    """Replaces Dynamo's shape environment by ``GeneralShapeEnv``."""
     changes.attribute(output_graph, "ShapeEnv", GeneralShapeEnv)
     changes.wrap(symbolic_shapes, "make_symbol", _nonnegative)
     changes.wrap(symbolic_shapes, "uninteresting_files", _also_the_environment)
 
 
 def strides_that_matter(changes: Changes) -> None:
-    """Dynamo does not compare the strides of dims that are, or may be, 1."""
+    """Excludes strides of dims whose size is or may be 1 from Dynamo's guards."""
     changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
 
 
 def strides_are_products(changes: Changes) -> None:
-    """The strides of a contiguous tensor are products of its sizes."""
+    """Makes the strides of a contiguous tensor plain products of its sizes."""
     changes.wrap(_prims_common, "sym_max", _factor)
     changes.wrap(SymNode, "sym_max", _factor_in_cpp)
     changes.wrap(torch.SymInt, "__sym_max__", _exact)
 
 
 def sizes_have_no_value_in_cpp(changes: Changes) -> None:
-    """C++ takes sizes for unbacked ones."""
+    """Makes C++ treat sizes as unbacked."""
     changes.wrap(SymNode, "has_hint", _not_in_cpp)
 
 
 def division_by_nothing(changes: Changes) -> None:
-    """What is divided by a size that is 0 has no value; nor has what is outside of the domain of a function."""
+    """Division by a size that is 0, and functions outside of their domain, give no hint instead of an error."""
     for name in ("mod", "int_floordiv", "int_truediv", "float_truediv"):
         changes.wrap(SymNode, name, functools.partial(_by_nothing, name))
     changes.wrap(SymNode, "float_pow", _of_nothing)
@@ -70,45 +70,45 @@ def division_by_nothing(changes: Changes) -> None:
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
-    """A condition that is known not to hold is handed on as False."""
+    """Passes a condition that is known to be false on as False."""
     changes.wrap(SymNodeVariable, "as_proxy", _decided)
 
 
 def ranks_are_guarded(changes: Changes) -> None:
-    """What the rank of a result depends on is asked of the sizes at hand."""
+    """Guards the sizes that determine the rank of a result."""
     trace_sizes_by(changes, {aten.squeeze.dims: _squeezed_sizes, aten.cat.default: _joined_sizes})
 
 
 def slices_of_any_size(changes: Changes) -> None:
-    """Where the bound of a slice is past the end of what may be empty is asked of the sizes at hand."""
+    """Guards whether a slice's bound is past the end of a dim that may be empty."""
     changes.wrap(fake_impls, "_compute_slice_index", _bound_of_slice)
 
 
 def indices_are_guarded(changes: Changes) -> None:
-    """That an index made of sizes is within its dim is asked of the sizes at hand."""
+    """Guards that an index computed from sizes is within its dim."""
     rules: Any = fake_impls.op_implementations_dict
     changes.items(rules, {aten.select.int: _selected_sizes(rules[aten.select.int])})
 
 
 def errors_of_imagined_sizes(changes: Changes) -> None:
-    """A call that cannot be traced with answers that are right for other sizes is traced with those at hand."""
+    """Traces a call again with the actual sizes, with guards, if tracing it for all sizes fails."""
     changes.wrap(utils, "run_node", _once_more)
 
 
 def sizes_of_rolls(changes: Changes) -> None:
-    """A rolled tensor has the sizes that it had."""
+    """Gives a rolled tensor its operand's sizes."""
     trace_sizes_by(changes, {aten.roll.default: roll_sizes})
 
 
 @functools.cache
 def _also_the_environment(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
-    """A guard is said to come from the line that asked."""
+    """Attributes a guard to the line that asked, not to the shape environment's file."""
     return lambda: usual() | {str(general_shape_env.__file__)}
 
 
 @functools.cache
 def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's symbols for sizes are positive, so that ``size == 0`` is false for sympy, whatever is asked."""
+    """Makes symbols of sizes non-negative. PyTorch makes them positive, so that ``size == 0`` is false for sympy."""
 
     @functools.wraps(usual)
     def make_symbol(prefix: Any, idx: int, **assumptions: Any) -> Any:
@@ -121,8 +121,8 @@ def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a size in the strides of a contiguous tensor, which PyTorch writes as ``max(size, 1)``: the strides of a
-    tensor without elements matter to nobody, and of others this is the size."""
+    """``max(size, 1)``, PyTorch's factor in strides of contiguous tensors, becomes ``size``: equal for nonempty
+    tensors, and strides of empty ones do not matter."""
 
     @functools.wraps(usual)
     def sym_max(size: Any, least: Any) -> Any:
@@ -134,8 +134,8 @@ def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _factor_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """The same in C++, which comes here directly; what Python asks of integers comes by ``_exact``, and C++ asks of
-    nothing else."""
+    """The same for C++, which calls ``SymNode`` directly, and only for strides. Python's ``max`` of integers goes
+    through ``_exact`` first."""
 
     @functools.wraps(usual)
     def sym_max(self: Any, other: Any) -> Any:
@@ -148,12 +148,12 @@ def _factor_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _ExactNode(SymNode):
-    """A number that is meant as it stands."""
+    """A 1 in the user's own ``max(size, 1)``, which must not be simplified."""
 
 
 @functools.cache
 def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` of the user's."""
+    """Marks the user's ``max(size, 1)``."""
 
     @functools.wraps(usual)
     def sym_max(self: Any, other: Any) -> Any:
@@ -167,8 +167,8 @@ def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """C++ computes from the sizes at hand whether a tensor is contiguous where all have values, with a guard for each
-    dim (``SymbolicShapeMeta::compute_contiguous``). Else it makes a condition, and asks ``guard_or_false`` of that."""
+    """Hides hints from C++. With hints, C++ decides contiguity with a guard for each dim
+    (``SymbolicShapeMeta::compute_contiguous``); without, it builds a condition and asks ``guard_or_false`` of it."""
 
     @functools.wraps(usual)
     def has_hint(self: Any) -> bool:
@@ -180,8 +180,8 @@ def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here.
-    That the user's Python does not divide by 0 is a guard."""
+    """A rule that assumes without a guard that a size is not 0 may divide by it: the result has no hint then. If the
+    user's own Python divides, a guard ensures that the divisor is not 0."""
 
     @functools.wraps(usual)
     def operation(self: Any, other: Any) -> Any:
@@ -192,7 +192,7 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
             raise RefusedDivision("division or modulo by zero")
         if getattr(other, "_hint", None) != 0:
             return usual(self, other)
-        if get_proxy_mode() is not None:  # recorded, as usual, which divides the values first
+        if get_proxy_mode() is not None:  # record the node without computing hints, which would divide first
             operands = sym_node.wrap_node(self), sym_node.wrap_node(other)
             return sym_node.to_node(self, handle_sym_dispatch(sym_node.method_to_operator(name), operands, {}))
         return usual(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
@@ -202,7 +202,7 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """That the user's Python does not raise 0 to a negative number is a guard."""
+    """Guards that the user's Python does not raise 0 to a negative power."""
 
     @functools.wraps(usual)
     def float_pow(self: Any, other: Any) -> Any:
@@ -216,7 +216,7 @@ def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _within(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], usual: Callable[[Any], Any]) -> Any:
-    """That the user's Python calls a function of ``math`` within its domain is a guard."""
+    """Guards that the user's Python calls a function of ``math`` within its domain."""
 
     @functools.wraps(usual)
     def function(self: Any) -> Any:
@@ -237,13 +237,13 @@ _REFUSED = {
 
 
 def _may_be(node: Any, number: int) -> bool:
-    """Whether that is a question, and one about sizes of inputs."""
+    """Whether a node may have this value: it is this constant, or made of sizes of inputs."""
     env, expr = node.shape_env, node.expr
     return isinstance(env, GeneralShapeEnv) and (expr == number if expr.is_number else env.is_backed(expr))
 
 
 def _holds_here(node: Any, comparison: Callable[[Any, Any], Any], number: int) -> bool:
-    """A comparison with a number; a guard, where the node is made of sizes of inputs, and else taken for false."""
+    """A comparison with a number, guarded if the node is made of sizes of inputs; false if it is unbacked."""
     env, expr = node.shape_env, node.expr
     if expr.is_number:
         return bool(comparison(expr, number))
@@ -251,8 +251,8 @@ def _holds_here(node: Any, comparison: Callable[[Any, Any], Any], number: int) -
 
 
 def _is_asked_by_the_user() -> bool:
-    """Whether arithmetic on sizes stands in Python code that runs in eager mode too: in what Dynamo runs as a node, or
-    outside of PyTorch."""
+    """Whether arithmetic on sizes is done by Python code that runs in eager mode too: by a node that Dynamo runs, or by
+    code outside of PyTorch."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "") in _BETWEEN:
         frame = frame.f_back
@@ -270,9 +270,8 @@ _BETWEEN = (
 
 @functools.cache
 def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Dynamo compares the strides of an input that are constants. Where the size is a symbol, the guards of the
-    environment do so instead, for it may be 1. Those of a dim that is always 1, or of a tensor that is always empty,
-    may be any."""
+    """Dynamo guards constant strides of inputs. For a symbolic size, which may be 1, the shape environment's guards do
+    so instead. Strides of dims that are always 1, and of tensors that are always empty, are not guarded."""
 
     @functools.wraps(usual)
     def tensor_match(self: Any, guard: Any, value: Any = None) -> Any:
@@ -291,8 +290,8 @@ def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``n > 1 and x is None`` is ``n > 1`` where that is false. It was asked, and is False then, which it must be where
-    an operator takes a bool."""
+    """The value of ``n > 1 and x is None`` is ``n > 1`` if that is false. It has been decided by then, and operators
+    need a bool."""
 
     @functools.wraps(usual)
     def as_proxy(self: Any) -> Any:
@@ -303,7 +302,7 @@ def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Whether a dim is 1 is a guard: the rank of the result depends on it."""
+    """Guards whether a squeezed dim has size 1, since the rank of the result depends on it."""
 
     def sizes(x: torch.Tensor, dims: Any) -> Any:
         for d in dims if isinstance(dims, Sequence) else (dims,):
@@ -330,7 +329,7 @@ def _bound_of_slice(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
 
 @functools.cache
 def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Beside tensors of another rank, an operand with one dim must be empty: a guard."""
+    """Guards that an operand with one dim is empty, if other operands have another rank."""
 
     def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         for x in tensors:
@@ -354,7 +353,7 @@ def _once_more(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _selected_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Whether the index is out of range is an error of eager mode's: no answer to that is right for every size."""
+    """Guards whether the index is in range: eager mode raises an error if not, so that no answer fits all sizes."""
 
     def sizes(mode: Any, op: Any, x: torch.Tensor, dim: int = 0, index: Any = 0) -> Any:
         _is_within(x, dim, index)
@@ -364,6 +363,6 @@ def _selected_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_within(x: torch.Tensor, dim: int, index: Any) -> bool:
-    """Whether an index is within a dim. A guard, where both are made of sizes of inputs; else taken for true."""
+    """Whether an index is within a dim: a guard if both are made of sizes of inputs, else assumed."""
     size: Any = x.size(dim) if x.dim() else 1
     return holds_for_sizes(operator.lt, index, size) and holds_for_sizes(operator.ge, index, -size)

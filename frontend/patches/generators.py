@@ -1,7 +1,7 @@
-"""Generators of random numbers, in a function that is traced without Dynamo.
+"""Random generators in a function that is traced without Dynamo (`symshape.jit`).
 
-A draw is an operator, and drawn at each call. Methods of a generator are none: they would be run once, by the trace,
-and so would making one. In the tracing thread both are a CompileError at the user's line.
+A random draw is an operator, which draws at each call. Methods of a generator are not operators: they would run once,
+during the trace, and so would creating one. In the tracing thread both raise CompileError at the user's line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from symshape.frontend.patches.probes import Named
 _Generator: Any = torch.Generator
 _METHODS = tuple(
     name for name, value in vars(_Generator).items() if callable(value) and not name.startswith("_")
-)  # all that a generator has: each reads its state or writes it
+)  # all public methods: each reads or writes the generator's state
 
 
 def generators_are_not_asked(changes: Changes) -> None:
-    """``g.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError, whatever generator it is."""
+    """Makes ``g.manual_seed``, ``torch.get_rng_state`` and similar calls raise CompileError, for all generators."""
     table = _method_table()
     changes.callback(_forget_lookups)
     changes.items(table, {name: _refusing(name, table[name]) for name in _METHODS})
@@ -36,30 +36,30 @@ def generators_are_not_asked(changes: Changes) -> None:
 
 
 def generators_are_not_made(changes: Changes) -> None:
-    """``torch.Generator()`` is a CompileError; the class is still that of all generators."""
+    """Makes ``torch.Generator()`` raise CompileError; ``isinstance`` with the class still works."""
     changes.wrap(torch, "Generator", _class_of_generators)
 
 
 def method_targets() -> list[Named]:
-    """What ``generators_are_not_asked`` replaces."""
+    """The methods that ``generators_are_not_asked`` replaces."""
     return [Named(f"torch.Generator.{name}", functools.partial(vars(_Generator).get, name)) for name in _METHODS]
 
 
 def methods_can_be_replaced() -> str:
-    """What is wrong with how methods of a class of C++ are replaced: the dict behind ``vars`` is CPython's own."""
+    """A probe: CPython must keep a dict behind ``vars`` of the C++ class. Returns what is wrong, or ""."""
     found = gc.get_referents(vars(torch.Generator))
     return "" if [type(one) for one in found] == [dict] else "there is no dict behind vars(torch.Generator)"
 
 
 def _method_table() -> dict[str, Any]:
-    """The methods of ``torch.Generator``. CPython refuses ``setattr`` for a class of C++; this is what it would write
-    to."""
+    """The dict with the methods of ``torch.Generator``. CPython rejects ``setattr`` on a C++ class, so the dict itself
+    is changed."""
     (table,) = gc.get_referents(vars(_Generator))
     return table  # type: ignore[no-any-return]
 
 
 def _forget_lookups() -> None:
-    """CPython keeps what it found in classes."""
+    """Invalidates CPython's cache of attribute lookups on the class."""
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(_Generator))
 
 
@@ -93,13 +93,13 @@ def _class_of_generators(usual: Any) -> Any:
     return Generators("Generator", (), {"__doc__": usual.__doc__, "__module__": usual.__module__})
 
 
-# Modules that put a generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
-# higher-order operators, runs none.
+# Modules that save and restore a generator: a checkpoint's draws are part of the graph, and Dynamo, which reads
+# functions of higher-order operators, draws nothing.
 _THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
 
 
 def _restored_by_caller() -> bool:
-    """Whether PyTorch or we ask, and not the user's innermost line."""
+    """Whether PyTorch or symshape calls, rather than the user's innermost line."""
     frame: Any = sys._getframe(2)
     while frame is not None and not is_users(frame):
         name = frame.f_globals.get("__name__", "")

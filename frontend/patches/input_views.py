@@ -1,8 +1,8 @@
-"""In-place views of what a program is given: ``x.t_()``. Dynamo refuses them, AOTAutograd can do them.
+"""In-place views of a program's inputs, such as ``x.t_()``. Dynamo rejects them, although AOTAutograd supports them.
 
-Dynamo changes the traced value of an input as the program does, but guards and sizes are read off it as it was. Here
-that value stays, another one with the same memory is changed, and the program's variable shows the changed one. The
-tensor itself gets its sizes and strides when the graph has run.
+Dynamo would change the fake value of the input, from which guards and sizes are read. Here that value stays unchanged;
+another fake value with the same memory is changed, and the program's variable refers to that. The actual tensor gets
+its new sizes and strides after the graph has run.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ VIEWS = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "un
 
 
 def views_of_inputs(changes: Changes) -> None:
-    """Dynamo traces them."""
+    """Makes Dynamo trace in-place views of inputs."""
     changes.wrap(TensorVariable, "call_method", _method)
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _function)
 
 
 def names_of_views_2_11(changes: Changes) -> None:
-    """Dynamo finds the method by its name, where it would see that the graph is to be broken at the call."""
+    """Lets Dynamo look up such a method by name, where it would already decide to break the graph at the call."""
     changes.wrap(TensorVariable, "var_getattr", _attribute)
 
 
 def names_of_views(changes: Changes) -> None:
-    """As before PyTorch 2.14, by another name."""
+    """Does the same for PyTorch 2.14 and later, which renamed the function."""
     changes.wrap(TensorVariable, "tp_getattro_impl", _attribute)
 
 
@@ -75,7 +75,7 @@ def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
         if others:
             unimplemented(name, _SHOWN_TWICE, None)
         with tx.fake_mode, torch.no_grad():
-            node.meta["example_value"] = before.detach()  # the same memory
+            node.meta["example_value"] = before.detach()  # shares its memory
         try:
             result = usual(self, tx, name, args, kwargs)
         finally:
@@ -89,11 +89,12 @@ def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def take_layouts_out(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Changes Dynamo's graph, in place. Returns what makes of a function with its results one that changes arguments.
+    """Removes in-place views from Dynamo's graph, in place. Returns a wrapper for the compiled graph, which applies
+    them to the arguments.
 
-    Before: ``y = x.t_(); ...; return (y, z)``; after: ``y = x.t(); ...; return (y, z, y)``, and then x gets the layout
-    of y, and is returned in its place. AOTAutograd would lay an argument out as its new values are, which are in memory
-    of their own where the argument is written to, too: the argument may be a part of other memory.
+    Before: ``y = x.t_(); ...; return (y, z)``. After: ``y = x.t(); ...; return (y, z, y)``; the wrapper then gives x
+    the layout of y, and returns x in place of y. Left to AOTAutograd, an argument that is also written to would get the
+    layout of newly allocated values, although it may be a part of other memory.
     """
     changed = [node for node in gm.graph.nodes if _MARK in node.meta]
     if not changed:
@@ -117,8 +118,8 @@ def _position_of_input(node: torch.fx.Node) -> int:
 
 
 def _lay_out(args: Sequence[Any], found: Sequence[Any], changed: Sequence[int], returned: Sequence[Any]) -> Any:
-    """Results, of which the last ones are views of arguments at ``changed``; ``returned``: for each of the others the
-    argument that it is."""
+    """Applies views to arguments and returns the results. The last of ``found`` are the views for the arguments at
+    ``changed``; ``returned`` has for each other result the argument that it is, or None."""
     results, views = found[: len(found) - len(changed)], found[len(found) - len(changed) :]
     with torch.no_grad():
         for position, view in zip(changed, views, strict=True):
@@ -131,6 +132,6 @@ _SHOWN_TWICE = "an argument was written to before, and another variable may show
 
 
 def _is_input(variable: Any) -> bool:
-    """Whether it is a tensor that the program was given, of which no gradient is asked."""
+    """Whether a variable is an input tensor that requires no gradient."""
     value = variable.proxy.node.meta.get("example_value")
     return variable.source is not None and isinstance(value, torch.Tensor) and not value.requires_grad

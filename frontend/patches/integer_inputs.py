@@ -1,4 +1,4 @@
-"""Integers in tensors and ranges that a frame is given."""
+"""Integer tensors and ranges among the inputs of a frame."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from symshape.frontend.patches.patch import Changes
 
 
 def items_are_unbacked(changes: Changes) -> None:
-    """``item`` of an integer input is a data-dependent size, as that of any other tensor. By the usual rule it is a
-    symbol with guards on the element, which are compiled anew for 0, for 1 and for what is branched on."""
+    """Makes ``item`` of an integer input an unbacked size, as for any other tensor. PyTorch makes it a backed symbol
+    whose guards cause recompiles for 0, for 1, and for each branch on it."""
     changes.wrap(FakeTensorConverter, "from_real_tensor", _without_item)
 
 
 def ranges_are_constants(changes: Changes) -> None:
-    """A range is unrolled, so its ends are guards, as those of ``range(n)`` are. The usual rule makes them dynamic
-    where the range is an input, and then fails to unroll it."""
+    """Makes the bounds of an input range guarded constants, as those of ``range(n)`` are, since ranges are unrolled.
+    PyTorch makes them dynamic, and then fails to unroll the range."""
     changes.wrap(RangeVariable, "__init__", _of_constants)
 
 

@@ -1,4 +1,4 @@
-"""Where Dynamo puts a function into its graph that would make a number of a size, it puts our function there."""
+"""Replaces functions whose C++ would make a size constant by functions of ours, when Dynamo adds them to its graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def sizes_are_taken(changes: Changes) -> None:
-    """Functions and methods of the table are traced as the functions that stand for them."""
+    """Traces the functions and methods in ``REPLACEMENTS`` as their replacements."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
     changes.wrap(BuiltinVariable, "call_function", _of_items)
@@ -64,7 +64,7 @@ def _of_items(usual: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if self.fn is operator.getitem and len(args) == 2 and isinstance(args[0].realize(), TensorVariable):
             x, key = _value(args[0]), _shown(args[1])
-            # PyTorch cannot say where a view that a vmap goes through begins
+            # for a view inside of vmap PyTorch cannot compute a data-dependent storage offset
             begins_anywhere = is_batched(x) and any(isinstance(one, torch.Tensor) for one in elements_of(key))
             if GET_ITEM.applies((x, key), kwargs) and not begins_anywhere:
                 view, rest = _selected(tx, *args)
@@ -81,15 +81,15 @@ def _of_written_items(usual: Callable[..., Any]) -> Callable[..., Any]:
         if not SET_ITEM.applies((_value(self), _shown(key)), {}):
             return usual(self, tx, key, value)
         result = _called(SET_ITEM, tx, (self, key, value), {})
-        self.synchronize_attributes(tx)  # what is written may require a gradient
+        self.synchronize_attributes(tx)  # the written value may require a gradient
         return result
 
     return method___setitem__
 
 
 def _selected(tx: Any, x: Any, key: Any) -> tuple[Any, list[Any]]:
-    """A view at the indices of a key that are in the data, and the other elements. Each view is a node of its own: it
-    has a symbol for where it begins."""
+    """Applies the data-dependent indices of a key; returns the view and the other elements. Each view is a node of its
+    own, because its storage offset needs an unbacked symbol."""
     key = key.realize()
     elements = list(key.items) if isinstance(key, TupleVariable) else [key]
     chosen = selections(_value(x).dim(), elements_of(_shown(key)))
@@ -104,7 +104,7 @@ def _selected(tx: Any, x: Any, key: Any) -> tuple[Any, list[Any]]:
 
 
 def _shown(key: Any) -> Any:
-    """Tensors, sizes and constants of a key, and an empty slice for a slice: to look at one makes numbers of sizes."""
+    """A key to inspect: tensors, sizes and constants; slices as ``slice(None)``, since reading one guards sizes."""
     one = key.realize()
     if isinstance(one, TupleVariable):
         return tuple(map(_shown, one.items))
@@ -113,7 +113,7 @@ def _shown(key: Any) -> Any:
 
 
 def _replaced(replacement: Replacement | None, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-    """The variable of a call of our function, or None."""
+    """The variable of a call of the replacement; None if there is none or it does not apply."""
     if replacement is None:
         return None
     given = [_value(variable) for variable in args], {name: _value(one) for name, one in kwargs.items()}
@@ -126,7 +126,7 @@ def _called(replacement: Replacement, tx: Any, args: Any, kwargs: Mapping[str, A
 
 
 def _value(variable: Any) -> Any:
-    """A constant, or what the tracer has for a tensor or a size; of several sizes in a list."""
+    """The constant, fake tensor or symbolic size of a variable, or a list of these."""
     one = variable.realize()
     if one.is_python_constant():
         return one.as_python_constant()

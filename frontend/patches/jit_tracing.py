@@ -1,7 +1,7 @@
-"""Tracing for ``symshape.jit``, without Dynamo: what else of PyTorch takes part in it.
+"""Patches for tracing without Dynamo (``symshape.jit``).
 
-Where PyTorch asks a function, the answer is another one in the tracing thread only. A flag that PyTorch has for a whole
-process is set for all of it.
+Patched functions behave differently in the tracing thread only. Flags that PyTorch keeps per process are set for the
+whole process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def scalars_stay_numbers(changes: Changes) -> None:
-    """AOTAutograd does not turn Python scalars into tensors: that is for floats that Dynamo made symbols (here they are
-    constants), and relies on sizes that Dynamo made arguments."""
+    """Keeps AOTAutograd from turning Python scalars into tensors. That pass handles floats that Dynamo made symbols
+    (here they are constants), and assumes that Dynamo made sizes arguments."""
     changes.wrap(graph_compile, "tensorify_python_scalars", _outside_of_this_thread)
 
 
@@ -38,8 +38,9 @@ def _outside_of_this_thread(usual: Callable[..., None]) -> Callable[..., None]:
 
 
 def compiled_functions_are_inlined(changes: Changes) -> None:
-    """What ``torch.compile`` made of a function runs as it is where we trace, to be part of the trace. Not in what
-    Dynamo reads for a higher-order operator. ``torch.compiler.set_stance("force_eager")`` does it for all threads."""
+    """Runs functions compiled by ``torch.compile`` uncompiled in the tracing thread, so that they become part of the
+    trace; but not while Dynamo reads the body of a higher-order operator. ``torch.compiler.set_stance("force_eager")``
+    would affect all threads."""
     changes.wrap(eval_frame, "_callback_from_stance", _no_callback)
 
 
@@ -53,7 +54,7 @@ def _no_callback(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def tensors_keep_their_class(changes: Changes) -> None:
-    """``x.as_subclass(torch.Tensor)`` is an alias, as in ``torch/csrc/autograd/python_variable.cpp``."""
+    """Traces ``x.as_subclass(torch.Tensor)`` as an alias, as in ``torch/csrc/autograd/python_variable.cpp``."""
     changes.wrap(torch.Tensor, "as_subclass", _alias)
 
 
@@ -70,20 +71,20 @@ def _alias(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def function_sees_compiler(changes: Changes) -> None:
-    """``torch.compiler.is_compiling()`` is true in the user's function."""
+    """Makes ``torch.compiler.is_compiling()`` true in the user's function."""
     compiler: Any = torch.compiler
     changes.attribute(compiler, "_is_compiling_flag", True)
 
 
 def generators_are_attributes(changes: Changes) -> None:
-    """A generator that a draw is given is an attribute of the graph."""
+    """Makes a generator that is passed to a random operator an attribute of the graph."""
     for name in ("is_opaque_type", "is_opaque_reference_type"):
         changes.wrap(_symbolic_trace, name, lambda usual: lambda cls: cls is torch._C.Generator or usual(cls))
 
 
 def frames_are_not_counted(changes: Changes) -> None:
-    """A compiled function in the user's function that must be one graph is not told that nothing was compiled."""
-    count = eval_frame.set_fullgraph_compiled_frame_count  # returns what was set before; nothing else tells
+    """Keeps a ``fullgraph=True`` function inside of the trace from reporting that nothing was compiled."""
+    count = eval_frame.set_fullgraph_compiled_frame_count  # the only way to read the previous value
     before = count(0)
     count(before)
     changes.callback(count, before)
@@ -91,8 +92,8 @@ def frames_are_not_counted(changes: Changes) -> None:
 
 
 def nested_tensors_are_made(changes: Changes) -> None:
-    """``torch.nested.nested_tensor_from_jagged`` refuses fx's symbolic trace, which calls no operators. Ours, which
-    does, sets the same flag."""
+    """Allows ``torch.nested.nested_tensor_from_jagged``. It rejects fx's symbolic tracing, which runs no operators;
+    tracing here does run them, but sets the same flag."""
     changes.wrap(_symbolic_trace, "is_fx_tracing", _not_in_this_thread)
 
 
@@ -102,8 +103,8 @@ def _not_in_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def layers_look_at_no_data(changes: Changes) -> None:
-    """Transformers compare a mask with a causal one, for a hint to attention that may be left out. Recurrent layers
-    compare the number of packed rows, which is in the data, with that of their states; so do the operators."""
+    """Skips two data-dependent checks. Transformers compare a mask with a causal one, only as a hint for attention.
+    Recurrent layers compare the number of packed rows with that of their states; the operators check that as well."""
     changes.wrap(transformer, "_detect_is_causal_mask", _not_causal)
     changes.wrap(rnn.RNNBase, "check_forward_args", _without_rows)
 

@@ -1,7 +1,7 @@
-"""Questions about layouts, asked once for each tuple of sizes and strides.
+"""Caches questions about layouts for each combination of sizes and strides.
 
-Each is some twenty operations on symbolic sizes, and is asked of every tensor, several times. Of backed sizes the
-answer never changes: what it took to find it is guarded since the first time.
+Each question takes some twenty operations on symbolic sizes, and is asked of every tensor several times. For backed
+sizes the answer never changes, because its guards exist since the first time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def layouts_are_asked_once(changes: Changes) -> None:
-    """Whether sizes and strides are contiguous, and which memory format they have."""
+    """Caches whether tensors are contiguous, and their memory format."""
     changes.wrap(_prims_common, "check_contiguous_sizes_strides", _contiguity)
     for module in (_prims_common, fake_tensor):
         changes.wrap(module, "suggest_memory_format", _format)
@@ -49,7 +49,7 @@ def _format(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _answer(usual: Callable[..., Any], numbers: Sequence[Sequence[Any]], arguments: Any, which: Any) -> Any:
-    """``usual(*arguments)``, which depends on these numbers and on ``which``."""
+    """The result of ``usual(*arguments)``, cached by the sizes and strides in ``numbers`` and by ``which``."""
     sizes, strides = numbers
     memory = memory_of_sizes(sizes) or memory_of_sizes(strides)
     key = memory and _key(memory, (*sizes, *strides), (usual, which))
@@ -61,7 +61,7 @@ def _answer(usual: Callable[..., Any], numbers: Sequence[Sequence[Any]], argumen
 
 
 def _key(memory: Memory, numbers: Sequence[Any], question: Any) -> Any:
-    """None where an answer may change: of unbacked numbers more may be known later."""
+    """The cache's key; None if the answer may change, since more may become known of unbacked sizes."""
     expressions = []
     for number in numbers:
         if type(number) is int:

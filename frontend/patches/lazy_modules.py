@@ -1,9 +1,9 @@
-"""Modules whose parameters get their sizes at the first call, ``torch.nn.LazyConv2d`` among them.
+"""Modules whose parameters get their sizes at the first call, such as ``torch.nn.LazyConv2d``.
 
-Dynamo initialises them when it meets their call: from traced inputs, whose sizes are symbols, of which no parameter
-can be made, and it puts the random numbers back that were drawn for it. Here the sizes are those of the call that is
-being compiled, and the generators go on from where the initialisation left them, as after a first call in eager mode.
-(What is drawn in front of the module in the same frame comes behind its parameters.)
+Dynamo initialises them while tracing, from fake inputs with symbolic sizes, from which no parameter can be created; and
+it restores the random generators. Here the sizes are those of the call that is being compiled, and the generators
+continue after the initialisation, as after a first call in eager mode. (Random numbers that the frame draws before the
+module are drawn after its parameters.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from symshape.runtime.torch_c import first_seen
 
 
 def lazy_modules_are_initialised(changes: Changes) -> None:
-    """When the frame is compiled, the generators go on from where the last initialisation left them."""
+    """Initialises lazy modules with actual sizes, and lets the generators continue from there after the compile."""
     generators = _Generators()
     changes.callback(generators.go_on)
     changes.wrap(nn_module, "initialize_lazy_module", functools.partial(_of_sizes_at_hand, generators))
@@ -47,7 +47,7 @@ def _of_sizes_at_hand(generators: _Generators, usual: Callable[..., None]) -> Ca
 
 
 def _number(value: Any) -> Any:
-    """A traced argument with the sizes of this call."""
+    """A traced argument with the actual sizes of this call."""
     if isinstance(value, torch.SymInt):
         seen = first_seen(value)
         if seen is None:
@@ -62,7 +62,7 @@ def _number(value: Any) -> Any:
 
 
 class _Generators:
-    """Entered for each initialisation: one goes on from where the one before ended."""
+    """A context for each initialisation; each continues with the random state in which the previous one ended."""
 
     def __init__(self) -> None:
         self._after: Any = None

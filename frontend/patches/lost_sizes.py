@@ -1,7 +1,7 @@
-"""Unbacked sizes that AOTAutograd has made and lost before it traces.
+"""Forgets unbacked sizes that AOTAutograd creates and loses before it traces.
 
-What it runs first, to learn what is written and aliased, makes views of what was written to a second time: a slice up
-to a number of the data has a size of its own then, which no result has. The trace begins with none that is looked for.
+To find out what is written and aliased, AOTAutograd first runs the graph and creates views of written tensors again. A
+slice with a data-dependent end then gets a new unbacked size that no result has. Tracing starts without pending ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def are_not_looked_for(changes: Changes) -> None:
-    """Where a graph is traced."""
+    """Discards pending unbacked symbols when a graph is traced."""
     from torch._functorch._aot_autograd import graph_capture
 
     changes.wrap(graph_capture, "_create_graph", _forgetting)

@@ -1,4 +1,4 @@
-"""What PyTorch imports and lists at a first compile, though it is known already."""
+"""Avoids imports and listings of PyTorch at a first compile whose outcome is already known."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch._export import utils as export_utils
 from symshape.frontend.patches.patch import Changes
 
 _LOCAL_MAP = "torch.distributed.tensor.experimental._func_map"
-_listed: list[tuple[str, ...]] = []  # the registrations of the last time
+_listed: list[tuple[str, ...]] = []  # the registrations at the last listing
 
 
 def local_maps_are_imported_by_their_users(changes: Changes) -> None:
-    """To see that a value is not ``local_map``, Dynamo imports the module that has it, and with it much of
-    ``torch.distributed``. Nothing can be it before it is imported."""
+    """Checks for ``local_map`` only if its module is imported. Dynamo imports the module for that check, and with it
+    much of ``torch.distributed``; but no value can be ``local_map`` before."""
     usual = vars(LocalMapWrappedHigherOrderVariable)["should_wrap_in_hop"].__func__
     changes.attribute(LocalMapWrappedHigherOrderVariable, "should_wrap_in_hop", classmethod(_if_imported(usual)))
 
@@ -34,8 +34,8 @@ def _if_imported(usual: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def operators_are_listed_once(changes: Changes) -> None:
-    """For a table of decompositions PyTorch makes Python objects of all composite operators, once for every namespace.
-    They stay: without new registrations there is nothing to make."""
+    """Lists composite operators only if there are new registrations. For a table of decompositions PyTorch creates
+    Python objects of all of them, once for each namespace; they persist."""
     changes.wrap(export_utils, "_materialize_cpp_cia_ops", _where_new)
 
 

@@ -1,4 +1,4 @@
-"""Attention of nested tensors: PyTorch's way on CPUs reads all lengths and makes a tensor of each row."""
+"""Attention of nested tensors on CPUs as one operator; PyTorch's reads all lengths and creates a tensor per row."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Tensor = torch.Tensor
 
 
 def nested_attention_is_one_operator(changes: Changes) -> None:
-    """On CPUs ``scaled_dot_product_attention`` of nested tensors is ``symshape::jagged_attention`` of their values, for
-    every batch. What that does not do (masks, dropout, grouped heads, rows with gaps) stays PyTorch's, which has no
-    kernel for it on CPUs but the one that reads the lengths."""
+    """Traces ``scaled_dot_product_attention`` of nested tensors on CPUs as ``symshape::jagged_attention`` of their
+    values. Masks, dropout, grouped heads, and rows with gaps are left to PyTorch, whose only CPU implementation reads
+    the lengths."""
     changes.wrap(ops, "jagged_scaled_dot_product_attention", _of_values)
 
 
@@ -55,7 +55,7 @@ def _of_values(usual: Any) -> Any:
 
 
 def _is_ragged_by_position(x: Any) -> bool:
-    """(rows, heads, ragged, width) on a CPU, without gaps between the rows."""
+    """Whether a tensor has shape (rows, heads, ragged, width), is on a CPU, and has no gaps between rows."""
     nested = isinstance(x, NestedTensor) and x.dim() == 4 and x._ragged_idx == 2
     return nested and x.device.type == "cpu" and x.lengths() is None and x.dtype.is_floating_point
 

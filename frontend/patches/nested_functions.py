@@ -1,5 +1,5 @@
-"""Functions of nested tensors that PyTorch has no rule for: they are taken where PyTorch asks for functions, not for
-operators, so that autograd differentiates what a rule does."""
+"""Rules for functions of nested tensors that PyTorch lacks. They are applied at ``__torch_function__``, above autograd,
+so that autograd differentiates them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def nested_functions_have_rules(changes: Changes) -> None:
-    """Rules of ``frontend/decompositions/nested_functions.py`` come before PyTorch's, while a frame is traced."""
+    """Tries the rules of ``frontend/decompositions/nested_functions.py`` before PyTorch's."""
     changes.wrap(ops, "jagged_torch_function", _by_rule_first)
 
 

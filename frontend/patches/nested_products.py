@@ -1,4 +1,4 @@
-"""Matrix products of nested tensors: their gradients, by PyTorch's rule, take the rows one by one."""
+"""Gradients of matrix products of nested tensors, without a loop over the rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BACKWARD: Any = torch.ops.aten.matmul_backward.default
 
 
 def gradients_of_values(changes: Changes) -> None:
-    """The gradient of the matrix in (rows, ragged, width) @ (width, other) is one product of all values.
+    """Computes the gradient of the matrix in (rows, ragged, width) @ (width, other) as one product of all values.
 
-    By PyTorch's rule it has a matrix for each row, which are added up afterwards: a graph for each number of rows.
+    PyTorch computes a matrix for each row and adds them up: a graph for each number of rows.
     """
     usual = JAGGED_OPS_TABLE[_BACKWARD]
 
@@ -32,5 +32,5 @@ def gradients_of_values(changes: Changes) -> None:
 
 
 def _is_ragged_first(x: Any) -> bool:
-    """(rows, ragged, ..., width), without gaps between the rows."""
+    """Whether a tensor has shape (rows, ragged, ..., width), without gaps between rows."""
     return isinstance(x, NestedTensor) and x._ragged_idx == 1 and x.dim() >= 3 and x.lengths() is None

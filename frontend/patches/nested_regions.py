@@ -9,10 +9,10 @@ from symshape.frontend.patches.patch import Changes
 
 
 def sizes_of_regions_are_bound(changes: Changes) -> None:
-    """A trace of a region is taken again where every size that it takes still is a symbol of the graph.
+    """Reuses the trace of a region only if all sizes that it takes are still symbols of the graph.
 
-    Dynamo looks such sizes up by their expression, which is a number where a guard found one since (``x.size(1) == 8``,
-    for the product in the region): a KeyError.
+    Dynamo looks up such sizes by their expression. If a guard (``x.size(1) == 8``, for a product in the region) has
+    since made one a number, that is a KeyError.
     """
     from torch._dynamo.variables import invoke_subgraph  # not in every PyTorch that rows are for
 

@@ -1,4 +1,4 @@
-"""Nested tensors that are views of their values, as ``torch.nested.nested_tensor`` makes them, and views of these."""
+"""Nested tensors that are views of their values, as ``torch.nested.nested_tensor`` makes them, and views of those."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from symshape.frontend.patches.patch import Changes
 
 
 def nested_views_are_tensors(changes: Changes) -> None:
-    """While a frame is traced, a nested tensor of the jagged layout is no view.
+    """Makes a nested tensor of the jagged layout not count as a view while a frame is traced.
 
-    Of a view Dynamo traces the base as well, with sizes of its own, and its guards read them (``x._base.size()[0]``). A
-    nested tensor that an operator made (``x.half()``, ``x.clone()``) has no base: there the guards fail, and the
-    function is compiled again. The base is memory that the values lie in; nothing is computed of it: what a program
-    reads and writes is ``_values``, whose aliases are found by its storage.
+    For a view, Dynamo also traces the base, and its guards read the base's sizes (``x._base.size()[0]``). A nested
+    tensor returned by an operator (``x.half()``, ``x.clone()``) has no base; its guards would fail, and the function
+    would be recompiled. The base is only the memory of the values, and nothing is computed from it: programs read and
+    write ``_values``, whose aliases are found by their storage.
     """
     changes.attribute(NestedTensor, "_is_view", _no)
 
@@ -27,9 +27,9 @@ def _no(_tensor: Any) -> bool:
 
 
 def values_are_differentiable_views(changes: Changes) -> None:
-    """``x.values()`` is an alias of the values, and by PyTorch's rule detached ones, which autograd, above the rule,
-    takes for a view. Where it is a result that is a view of an input, AOTAutograd repeats at each call what made the
-    view: the result would have no gradient."""
+    """Makes ``x.values()`` an alias of the values. PyTorch's rule returns them detached, while autograd, above the
+    rule, takes the result for a view; if it is a view of an input, AOTAutograd replays the view at each call, and the
+    result has no gradient."""
     aten: Any = torch.ops.aten
     names = (aten.values.default, aten._nested_get_values.default)
     changes.items(JAGGED_OPS_TABLE, dict.fromkeys(names, _values))

@@ -1,8 +1,8 @@
-"""Arguments that C++ takes as numbers only: Dynamo makes numbers of them first.
+"""Converts arguments that C++ accepts only as numbers before Dynamo makes the call.
 
-Integers given as tensors: what C++ reads in a fake tensor is a new symbol that no result has to show, which PyTorch
-refuses (``F.pad(x, (0, n))`` of a tensor n). Truth values given as comparisons of sizes: C++ takes no SymBool, which
-would break the graph (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``).
+Integers given as tensors: C++ would read a fake tensor as a new symbol that no result binds, which PyTorch rejects
+(``F.pad(x, (0, n))`` with a tensor n). Booleans given as comparisons of sizes: C++ accepts no SymBool, so that the
+graph would break (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def arguments_become_numbers(changes: Changes) -> None:
-    """Tensors that stand where every overload of an operator takes integers are called ``item`` on. Comparisons of
-    sizes that stand where every overload takes a truth value are decided, as an ``if`` decides them: by a guard."""
+    """Calls ``item`` on tensors passed where every overload of an operator takes integers. Decides comparisons of sizes
+    passed where every overload takes a bool by a guard, as an ``if`` would."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
 
@@ -54,6 +54,7 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _number_parameters_of_function(function: Any) -> Mapping[int | str, _Make]:
+    """The parameters of a function of PyTorch that must be numbers, with their conversions; empty for others."""
     module = getattr(function, "__module__", None) or "torch"  # functions of torch._C have none
     if not callable(function) or not module.startswith("torch"):
         return _NONE
@@ -64,8 +65,8 @@ def _number_parameters_of_function(function: Any) -> Mapping[int | str, _Make]:
 
 @functools.cache
 def _annotated(function: types.FunctionType) -> Mapping[int | str, _Make]:
-    """The parameters of a Python function of PyTorch's that are annotated as truth values; it is itself a node of the
-    graph."""
+    """The parameters annotated as bool of a Python function of PyTorch that is itself a node of the graph, by position
+    and by name."""
     parameters = inspect.signature(function).parameters.values()
     taken = [(place, one.name) for place, one in enumerate(parameters) if one.annotation in (bool, "bool")]
     return {place: _truth_value for pair in taken for place in pair}
@@ -73,10 +74,10 @@ def _annotated(function: types.FunctionType) -> Mapping[int | str, _Make]:
 
 @functools.cache
 def _number_parameters(name: str) -> Mapping[int | str, _Make]:
-    """The parameters of an ATen operator that take only numbers, by position and by name, with the function that makes
-    such a number."""
+    """The parameters of an ATen operator that accept numbers only, by position and by name, with the function that
+    converts an argument."""
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
-    if not isinstance(packet, torch._ops.OpOverloadPacket):  # the namespace has methods of objects too: __eq__
+    if not isinstance(packet, torch._ops.OpOverloadPacket):  # the namespace object also has plain methods: __eq__
         return _NONE
     found: dict[int | str, _Make | None] = {}
     for overload in packet.overloads():
@@ -96,7 +97,7 @@ def _with_numbers(
 
 
 def _integers(tx: Any, variable: Any) -> Any:
-    """A number for a tensor of one, and so in a sequence; the variable itself where there is none."""
+    """``item()`` of an integer tensor without dims, also inside of lists; other variables unchanged."""
     one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
     if isinstance(one, TensorVariable):
         return one.call_method(tx, "item", [], {}) if one.ndim == 0 and one.dtype in _INTEGERS else variable
@@ -107,14 +108,14 @@ def _integers(tx: Any, variable: Any) -> Any:
 
 
 def _truth_value(tx: Any, variable: Any) -> Any:
-    """A constant for a comparison of sizes; the variable itself where there is none."""
+    """A constant for a comparison of backed sizes, by a guard; other variables unchanged."""
     one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
     if not isinstance(one, SymNodeVariable) or not isinstance(one.sym_num, torch.SymBool):
         return variable
-    if free_unbacked_symbols(one.sym_num):  # of the data: the graph breaks there
+    if free_unbacked_symbols(one.sym_num):  # data-dependent: the graph breaks at the call
         return variable
     return VariableTracker.build(tx, bool(one.evaluate_expr(tx.output)))
 
 
 _NONE: Mapping[int | str, _Make] = {}
-_MAKERS = ((("int", "SymInt", "str"), _integers), (("bool",), _truth_value))  # a padding may be a word
+_MAKERS = ((("int", "SymInt", "str"), _integers), (("bool",), _truth_value))  # "str": padding="same" for convolutions

@@ -1,4 +1,4 @@
-"""Dynamo makes a node of a function of numbers, where it would make a constant of a size: ``math.log(x.shape[0])``."""
+"""Traces functions of numbers as nodes, where Dynamo would make a size constant: ``math.log(x.shape[0])``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def numbers_are_traced(changes: Changes) -> None:
-    """Functions of the table are nodes of the graph, and no range is known of what they return."""
+    """Makes the functions in ``FUNCTIONS`` nodes of the graph. Nothing is assumed about the range of their results."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(SymNodeVariable, "call_method", _of_methods)
     changes.wrap(BuiltinVariable, "call_function", _of_builtins)
@@ -50,7 +50,7 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
         if function is None or args or kwargs or not _are_symbolic([self]):
             return usual(self, tx, name, args, kwargs)
         found = _traced(tx, function, [self])
-        # A truth value cannot be what a function of ours returns to Dynamo.
+        # A function in the graph cannot return a bool to Dynamo; it returns an integer, which is compared with 0.
         zero = ConstantVariable.create(0)
         return BuiltinVariable(operator.ne).call_function(tx, [found, zero], {}) if name == "is_integer" else found
 
@@ -59,7 +59,7 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """The quotient and the remainder are two operations, and the index of a size is the size itself."""
+    """``divmod`` becomes two operations, and ``operator.index`` of a size the size itself."""
 
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -81,13 +81,13 @@ def _of_expressions(usual: Callable[..., Any]) -> Callable[..., Any]:
             return usual(analysis, args, expr, *more, **named)
         if analysis is SymPyValueRangeAnalysis:
             return ValueRanges.unknown_int() if expr.is_integer else ValueRanges.unknown()
-        raise NotImplementedError(f"{expr} stays a number")  # which the pass that makes tensors of numbers catches
+        raise NotImplementedError(f"{expr} stays a number")  # caught by the pass that turns numbers into tensors
 
     return handler
 
 
 def _are_symbolic(args: Sequence[Any]) -> bool:
-    """Whether they are numbers, and some symbolic."""
+    """Whether all arguments are numbers, and at least one is symbolic."""
     values = [_number(arg.realize()) for arg in args]
     symbolic = (torch.SymInt, torch.SymFloat)
     are_numbers = all(isinstance(value, (int, float, *symbolic)) for value in values)

@@ -1,4 +1,4 @@
-"""Operators that the tracer has no rule for: rules of ours, and rules that are found by running a user's operator."""
+"""Fake rules for operators that lack one: rules of ours, and rules inferred by running a user's operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from symshape.frontend.patches.scattered_sources import COPYING
 
 
 def missing_rules(changes: Changes) -> None:
-    """The tracer makes the results of these operators by our functions, where it has no rule of its own."""
+    """Registers our fake rules for operators of PyTorch that have none."""
     for op, rule in FAKE_RULES.items():
         found = singleton.find(op.name()).fake_impl
         if found.kernel is None:
@@ -37,7 +37,7 @@ def _remove(kernels: list[Any], rule: Any) -> None:
 
 
 def fake_rule_targets() -> list[Target]:
-    """What ``missing_rules`` adds to: the lists of rules."""
+    """The lists of rules that ``missing_rules`` extends."""
     return [Named(f"fake rules of {op}", functools.partial(_rules_of, op)) for op in FAKE_RULES]
 
 
@@ -46,9 +46,10 @@ def _rules_of(op: Any) -> list[Any]:
 
 
 def inferred_rules(changes: Changes) -> None:
-    """Operators of ``torch.library`` without a fake rule are traced by one that is found by running them.
+    """Traces custom operators of ``torch.library`` without a fake rule by one that is inferred by running them.
 
-    ``custom_op`` registers a rule that asks the first two functions, and so does the tracer where there is none.
+    ``custom_op`` registers a default rule that calls the two patched functions, and the tracer calls them if there is
+    no rule at all.
     """
     module: Any = utils
     can_generate, generate = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
@@ -66,10 +67,10 @@ def inferred_rules(changes: Changes) -> None:
 
 
 def memory_of_unknown_size(changes: Changes) -> None:
-    """A tensor is made of all of a traced memory, whatever its size: ``x.set_(y.untyped_storage())``.
+    """Traces ``x.set_(y.untyped_storage())``, a tensor over a whole storage, for storages of symbolic size.
 
-    AOTAutograd does so for inputs of one memory of which one is written to; the usual rule reads the memory's size as
-    a number, which it is not where the tensor in it has dynamic sizes.
+    AOTAutograd does this for inputs that share memory if one of them is written. PyTorch's rule reads the storage's
+    size as a number, which fails if the tensor in it has dynamic sizes.
     """
     changes.items(fake_impls.op_implementations_dict, {_SET_ALL: _set_all})
 
@@ -85,12 +86,12 @@ def _set_all(_mode: Any, _op: Any, x: torch.Tensor, memory: torch.UntypedStorage
 
 
 def writes_into_memory(changes: Changes) -> None:
-    """``as_strided_scatter`` writes where its strides say in the memory that a tensor is in, of which the tensor may be
-    a part: ``x[1:]``.
+    """Traces ``as_strided_scatter`` on the storage that a tensor is in, of which the tensor may be a part: ``x[1:]``.
 
-    AOTAutograd writes so where inputs share memory, into a base that may be what another graph returned, which begins
-    anywhere. The usual rule takes the number of the base's elements for the size of the memory. Results of this and of
-    ``slice_scatter`` and its like are made anew each time: those of the tracer's cache begin where their memory does.
+    AOTAutograd emits it if inputs share memory; the base may be another graph's result with any storage offset.
+    PyTorch's rule takes the number of the base's elements for the size of the storage. Results of this operator,
+    ``slice_scatter`` and similar ones are not taken from the tracer's cache, because those would start at the beginning
+    of their storage.
     """
     changes.items(fake_impls.op_implementations_dict, {_WRITE: _write})
     changes.wrap(fake_tensor.FakeTensorMode, "_cached_dispatch_impl", _uncached)
@@ -120,10 +121,11 @@ def _uncached(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inferred_rules_2_11(changes: Changes) -> None:
-    """As before PyTorch 2.13, which asks the first function of the above, and takes the result to be None.
+    """Does what ``inferred_rules`` does before PyTorch 2.13, which only has the first of the two functions, and assumes
+    that the result is None.
 
-    The rule that ``custom_op`` registers calls the user's, which is an attribute of what ``custom_op`` returns. For
-    operators of ``Library.define`` the tracer looks in a list before it gives up.
+    The rule that ``custom_op`` registers calls the user's rule, an attribute of the object that ``custom_op`` returns.
+    For operators of ``Library.define`` the tracer searches a list before it gives up.
     """
     without_rule: Any = _has_no_rule, _by_inferred_rule
     tracer: Any = fake_tensor
@@ -143,7 +145,7 @@ def _keep_rule(definition: Any, rule: Any) -> None:
 
 
 def _has_no_rule(op: Any) -> bool:
-    tracer: Any = fake_tensor  # `kernels_are_no_rules` has another `has_meta`
+    tracer: Any = fake_tensor  # read here, because `kernels_are_no_rules` patches `has_meta`
     return not (utils.is_builtin(op) or utils.can_generate_trivial_fake_impl(op) or tracer.has_meta(op))
 
 
@@ -152,7 +154,7 @@ def _by_inferred_rule(_mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def kernels_are_no_rules(changes: Changes) -> None:
-    """The tracer would take a user's kernel for all devices for a rule."""
+    """Keeps the tracer from taking a user's kernel that is registered for all devices for a fake rule."""
     tracer: Any = fake_tensor
     usual = tracer.has_meta
     changes.attribute(tracer, "has_meta", lambda op: usual(op) and not is_for_all_devices(op))

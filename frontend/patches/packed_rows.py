@@ -1,5 +1,5 @@
-"""Functions of ``torch.nn.utils.rnn`` that Dynamo skips: it has no rules for the operators that they call, which
-``frontend/decompositions/packed_rows.py`` has."""
+"""Functions of ``torch.nn.utils.rnn`` that Dynamo skips, because it lacks rules for the operators that they call;
+``frontend/decompositions/packed_rows.py`` has these rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.frontend.patches.probes import Named
 
 
 def packed_rows_are_traced(changes: Changes) -> None:
-    """Like functions of the user's; to pad is one of ours."""
+    """Traces the functions like user code; ``pad_packed_sequence`` as our version of it."""
     rules = trace_rules.get_torch_obj_rule_map()
     changes.items(rules, {pack_padded_sequence: UserFunctionVariable, pad_packed_sequence: _PadPacked})
 
@@ -28,7 +28,7 @@ class _PadPacked(UserFunctionVariable):
 
 
 def lengths_are_asserted(changes: Changes) -> None:
-    """Also where no Dynamo traces. Programs import the function by its name: it is its code that changes."""
+    """For `symshape.jit`. Replaces the function's code object, because programs import the function by name."""
     changes.callback(setattr, pad_packed_sequence, "__code__", pad_packed_sequence.__code__)
     pad_packed_sequence.__code__ = _pad_packed_sequence.__code__
 
@@ -36,8 +36,8 @@ def lengths_are_asserted(changes: Changes) -> None:
 def _pad_packed_sequence(
     sequence: Any, batch_first: bool = False, padding_value: float = 0.0, total_length: Any = None
 ) -> Any:
-    """Whether the rows fit into ``total_length`` is checked at call time. The names are those that the module of
-    PyTorch's function has, too."""
+    """PyTorch's function, but it checks at call time whether the rows fit into ``total_length``. May only use globals
+    that PyTorch's module defines too, since its code runs there."""
     steps = sequence.batch_sizes.size(0)
     if total_length is not None:
         torch._check_value(
@@ -56,7 +56,7 @@ def _rule(function: Any) -> Any:
     return trace_rules.get_torch_obj_rule_map().get(function)
 
 
-# Entries of a table that a function returns.
+# The entries of Dynamo's rule table for these functions.
 PACKED_ROWS = tuple(
     Named(f"torch._dynamo.trace_rules.get_torch_obj_rule_map()[{one.__name__}]", functools.partial(_rule, one))
     for one in (pack_padded_sequence, pad_packed_sequence)

@@ -1,4 +1,4 @@
-"""One change to PyTorch, as a row of the table (``registry``), and the stack that makes changes and reverts them."""
+"""`Patch`, one row of the tables (``registry``), and `Changes`, the stack that applies changes and reverts them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import torch
 from symshape.errors import PatchError
 from symshape.frontend.patches.probes import Exists, Probe, Target
 
-# frame: Dynamo traces a frame, or `symshape.jit` a function; graph: AOTAutograd traces what Dynamo found;
-# jit: AOTAutograd traces for `symshape.jit`; split: it splits a joint graph into forward and backward; function: the
-# user's function runs in the trace of `symshape.jit`.
+# When a row is in force. frame: while Dynamo traces a frame, or `symshape.jit` a function; graph: while AOTAutograd
+# traces Dynamo's graph; jit: while AOTAutograd traces for `symshape.jit`; split: while a joint graph is partitioned
+# into forward and backward; function: while the user's function runs in the trace of `symshape.jit`.
 Phase = Literal["frame", "graph", "jit", "split", "function"]
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Releases of PyTorch, from ``first`` to ``last`` inclusive: ``"2.11"``."""
+    """A range of PyTorch releases, ``first`` to ``last`` inclusive, such as ``"2.11"``."""
 
     first: str = "2.11"
     last: str = "2.15"
@@ -30,26 +30,28 @@ class Versions:
         return self.first if self.first == self.last else f"{self.first} to {self.last}"
 
     def has(self, version: str) -> bool:
-        """Whether a version is among them. One that nothing here is known for stands for the nearest that is: a row
-        that ends with the last known version goes on, and its probes say whether it may."""
+        """Whether a version is in the range. A version outside of the known range counts as the nearest known one: a
+        row that ends with the last known version stays in force, and its probes decide whether it may."""
         release = min(max(_release(version), _release(Versions.first)), _release(Versions.last))
         return _release(self.first) <= release <= _release(self.last)
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """(2, 13) of ``"2.13.0+cpu"``"""
+    """(2, 13) for ``"2.13.0+cpu"``."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-KNOWN_VERSIONS = Versions()  # what the tests were run with; pyproject.toml has the same range
+KNOWN_VERSIONS = Versions()  # the versions tested; pyproject.toml has the same range
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
-    operands; ``only_settings``: PyTorch's tracing rules stay as they are; ``writes_failures``: of Dynamo's graphs, as
-    files. Of a graph: ``eager_draws``: random numbers are eager mode's; ``keeps_memory``: what is written in place
-    stays in a copy of all of its memory."""
+    """What is being traced, and how.
+
+    For a frame: ``run_operators`` allows running users' operators without a fake rule on made-up operands;
+    ``only_settings`` applies settings only; ``writes_failures`` writes repro files for Dynamo's graphs. For a graph:
+    ``eager_draws`` draws the random numbers of eager mode; ``keeps_memory`` keeps what is written in place at its
+    offset in a copy of its whole storage."""
 
     phase: Phase
     run_operators: bool = True
@@ -59,21 +61,21 @@ class Scope:
     keeps_memory: bool = False
 
 
-_SCOPES: list[Scope] = []  # those that are entered, under the compile lock, the innermost last
+_SCOPES: list[Scope] = []  # the scopes that are entered, innermost last; accessed under the compile lock
 
 
 def may_run_operators() -> bool:
-    """``run_operators`` of the innermost frame, for replacements that are in force for several."""
+    """``run_operators`` of the innermost frame. For replacements that stay in force in nested frames."""
     return next(scope for scope in reversed(_SCOPES) if scope.phase == "frame").run_operators
 
 
 def outermost_phase() -> Phase:
-    """What is being traced: scopes of graphs are inside of a frame's, or on their own."""
+    """The phase of the outermost scope. Scopes of graphs may be inside of a frame's, or outermost themselves."""
     return _SCOPES[0].phase
 
 
 def is_frame_of_ours() -> bool:
-    """Whether a frame is being compiled by ``symshape.compile``; not by ``torch.compile``."""
+    """Whether ``symshape.compile``, rather than plain ``torch.compile``, is compiling a frame."""
     return any(scope.phase == "frame" for scope in _SCOPES)
 
 
@@ -81,10 +83,10 @@ _MISSING: Any = object()
 
 
 class Changes:
-    """Changes of PyTorch, reverted when it is closed.
+    """Applies changes to PyTorch and reverts them, in reverse order, when it is closed.
 
-    What reverts a change is known before the change is made, and reverting twice is reverting once: whatever raises,
-    and an interrupt between two lines, leaves nothing behind.
+    The revert of a change is registered before the change is made, and reverting twice equals reverting once. Neither
+    an error nor an interrupt between two lines leaves a change behind.
     """
 
     def __init__(self) -> None:
@@ -97,50 +99,50 @@ class Changes:
         try:
             self._revert()
         finally:
-            self._revert()  # where an interrupt came in between
+            self._revert()  # if an interrupt stopped the first one
 
     def _revert(self) -> None:
         failed: Exception | None = None
         while self._reverts:
             try:
                 self._reverts[-1]()
-            except Exception as error:  # noqa: BLE001 - raised when the others are reverted
+            except Exception as error:  # noqa: BLE001 - raised after all others are reverted
                 failed = failed or error
             self._reverts.pop()
         if failed is not None:
             raise failed
 
     def callback(self, revert: Callable[..., object], *arguments: Any) -> None:
-        """``revert(*arguments)`` when it is closed, after what is changed from now on is reverted."""
+        """Calls ``revert(*arguments)`` on close, after later changes are reverted."""
         self._reverts.append(functools.partial(revert, *arguments))
 
     def scope(self, scope: Scope) -> None:
-        """``scope`` is the current one."""
+        """Makes ``scope`` the innermost one."""
         self.callback(_cut, len(_SCOPES))
         _SCOPES.append(scope)
 
     def attribute(self, owner: Any, name: str, value: Any) -> None:
-        """``owner.name = value``"""
+        """Sets ``owner.name = value``."""
         self.callback(_put_attribute, owner, name, vars(owner).get(name, _MISSING))
         setattr(owner, name, value)
 
     def wrap(self, owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Any]) -> None:
-        """``owner.name`` is what ``wrapper`` makes of it."""
+        """Replaces ``owner.name`` by ``wrapper(owner.name)``."""
         self.attribute(owner, name, wrapper(getattr(owner, name)))
 
     def items(self, table: MutableMapping[Any, Any], values: Mapping[Any, Any]) -> None:
-        """``table[key] = value`` for each of ``values``."""
+        """Sets ``table[key] = value`` for each item of ``values``."""
         self.callback(_put_items, table, {key: table.get(key, _MISSING) for key in values})
         table.update(values)
 
     def kernels(self, op: Any, table: MutableMapping[Any, Any], values: Mapping[Any, Any]) -> None:
-        """As ``items`` of a table of an operator's kernels: what the operator remembers of that is forgotten."""
+        """Like `items`, for a table of an operator's kernels; also clears the operator's dispatch cache."""
         self.callback(op._dispatch_cache.clear)
         self.items(table, values)
         op._dispatch_cache.clear()
 
     def without(self, table: MutableMapping[Any, Any], key: Any) -> None:
-        """``table`` has no such key."""
+        """Removes a key from ``table``."""
         self.callback(_put_items, table, {key: table.get(key, _MISSING)})
         table.pop(key, None)
 
@@ -164,21 +166,23 @@ def _put_items(table: MutableMapping[Any, Any], values: Mapping[Any, Any]) -> No
             table[key] = value
 
 
-_SHOWN = 6  # of the targets of a row
+_SHOWN = 6  # number of targets of a row that are listed
 
 
 def always(_scope: Scope) -> bool:
-    """For every scope of the phases."""
+    """The default of ``Patch.when``: every scope."""
     return True
 
 
 @dataclass(frozen=True)
 class Patch:
-    """``targets``: what is replaced, or a function that returns it; ``change`` makes the change on a stack that reverts
-    it; ``probes``: what the change relies on; ``versions``: for which PyTorch the row is, where versions need other
-    changes, or none; ``is_setting``: a configuration value, which is set again by every scope,
-    also where PyTorch's own rules hold; ``when``: for which scopes of its phases; ``only_speed``: nothing is traced
-    otherwise than without it, only faster."""
+    """One row of the tables: a change to PyTorch.
+
+    ``targets``: what is replaced, or a function that returns it. ``change``: applies the change through a `Changes`.
+    ``why``: the reason, for the reference. ``probes``: what the change relies on. ``versions``: the releases that the
+    row is for, if others need another change or none. ``is_setting``: a configuration value, which every scope sets
+    again, also if it applies settings only. ``only_speed``: tracing gives the same result without the row, only slower.
+    ``when``: the scopes of its phases that the row is for."""
 
     name: str
     phases: tuple[Phase, ...]
@@ -197,7 +201,7 @@ class Patch:
         return tuple(self.targets() if callable(self.targets) else self.targets)
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """All but the name and the reason, for people."""
+        """Everything but name and reason, as pairs (label, text), for the reference."""
         targets = [str(target).removeprefix("torch.ops.") for target in self.all_targets]
         shown = ", ".join(f"`{target}`" for target in targets[:_SHOWN])
         yield "replaces", shown + (f" and {len(targets) - _SHOWN} more" if len(targets) > _SHOWN else "")
@@ -213,17 +217,17 @@ class Patch:
         return self.versions.has(torch.__version__)
 
     def is_for(self, scope: Scope) -> bool:
-        """Whether the row is for a scope, whatever the version."""
+        """Whether the row applies to a scope, regardless of the version."""
         return scope.phase in self.phases and (self.is_setting or not scope.only_settings) and self.when(scope)
 
     def wrong(self, also_slow: bool = True) -> list[str]:
-        """What of PyTorch is not as it was: what is replaced, and what the change relies on besides."""
+        """Descriptions of what has changed in PyTorch: targets that are missing, and probes that fail."""
         targets = (Exists(target, own=True) for target in self.all_targets if isinstance(target, str))
         found = (probe.wrong() for probe in (*self.probes, *targets) if also_slow or not probe.slow)
         return [text for text in found if text]
 
     def require_known(self) -> None:
-        """PatchError if PyTorch is not what the change was made for. Runs no slow probes."""
+        """PatchError if a target is missing or a probe fails. Runs no slow probes."""
         wrong = self.wrong(also_slow=False)
         if wrong:
             raise PatchError(

@@ -1,6 +1,6 @@
-"""Whether PyTorch is still what a patch relies on: names, signatures, local variables of foreign frames, messages.
+"""Probes: check that PyTorch still has what a patch relies on, such as names, signatures, local variables, messages.
 
-A probe reads code objects and runs nothing of PyTorch unless it is ``slow``: those run in tests and by
+A probe inspects code objects, and runs nothing of PyTorch unless it is ``slow``. Slow probes run only in tests and by
 ``symshape patches --probe``.
 """
 
@@ -19,7 +19,7 @@ import torch
 
 
 class Probe(Protocol):
-    """``wrong()`` says what has changed; "" if nothing has."""
+    """A check of PyTorch. ``wrong()`` describes what has changed; "" if nothing has."""
 
     @property
     def slow(self) -> bool: ...
@@ -29,7 +29,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True)
 class Named:
-    """A target that has no dotted name: ``read()`` is what it is now."""
+    """A target without a dotted name. ``read()`` returns its current value."""
 
     name: str
     read: Callable[[], Any]
@@ -39,7 +39,7 @@ class Named:
 
 
 def added(name: str) -> Named:
-    """A target that PyTorch does not have: of this dotted name, or an entry of a table."""
+    """A target that PyTorch does not define itself: an attribute by its dotted name, or an entry of a table."""
 
     def read() -> Any:
         if name.endswith("]"):
@@ -51,20 +51,20 @@ def added(name: str) -> Named:
     return Named(name, read)
 
 
-# A dotted name, with () for a call; ``table[key]`` for an entry of a table, where an operator is ``aten.mm.default``.
+# A dotted name, with "()" for a call, or "table[key]" for an entry of a table; operators are keys: aten.mm.default.
 Target = str | Named
 MISSING: Any = object()
 
 
 def owner_of(name: str) -> tuple[Any, str]:
-    """The module or class that has what a dotted name names, and its name there. As ``resolved``."""
+    """The owner of the attribute with a dotted name, and the attribute's name. Raises like `resolved`."""
     path, _, last = name.rpartition(".")
     return resolved(path), last
 
 
 def resolved(name: str) -> Any:
-    """What a dotted name names: of a module and a function of one name the module. AttributeError,
-    KeyError, ModuleNotFoundError."""
+    """The object with a dotted name; a module takes precedence over a function of the same name. Raises AttributeError,
+    KeyError or ModuleNotFoundError if there is none."""
     if name.endswith("]"):
         table, key = entry_of(name)
         return table[key]
@@ -81,13 +81,13 @@ def resolved(name: str) -> Any:
         else:
             try:
                 found = getattr(found, part)
-            except AttributeError:  # also what a descriptor raises when it is read off the class
+            except AttributeError:  # also raised by descriptors that are read on the class
                 found = inspect.getattr_static(found, part)
     return found
 
 
 def entry_of(name: str) -> tuple[Any, Any]:
-    """The table and the key of ``table[key]``; operators are written ``aten.expand.default``."""
+    """The table and key that ``table[key]`` names; operators are written ``aten.expand.default``."""
     table, _, key = name[:-1].partition("[")
     return resolved(table), resolved(f"torch.ops.{key}" if key.startswith("aten.") else key)
 
@@ -95,15 +95,15 @@ def entry_of(name: str) -> tuple[Any, Any]:
 def _missing(name: str) -> str:
     try:
         resolved(name)
-    except Exception as error:  # noqa: BLE001 - whatever PyTorch raises where it was once read
+    except Exception as error:  # noqa: BLE001 - anything that reading an attribute of PyTorch may raise
         return f"{name} is missing ({type(error).__name__}: {error})"
     return ""
 
 
 @dataclass(frozen=True)
 class Exists:
-    """There is something of this name; ``kind``: the name of its type, where that matters; ``own``: a class must have
-    it itself, and not from a base."""
+    """An object with this name exists. ``kind``: required name of its type; ``own``: a class must define it itself
+    rather than inherit it."""
 
     name: str
     kind: str = ""
@@ -132,8 +132,8 @@ def _is_inherited(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Takes:
-    """A function with these parameters, in this order, as in ``def``: ``"x, *args, dim, **options"``. Where versions of
-    PyTorch differ and the change serves all: each of them, with `` | `` between."""
+    """A function has these parameters in this order, written as in ``def``: ``"x, *args, dim, **options"``. If versions
+    of PyTorch differ and the change serves all of them, alternatives are separated by `` | ``."""
 
     name: str
     parameters: str
@@ -155,7 +155,7 @@ class Takes:
 
 
 def parameters_of(function: Any) -> str:
-    """The names of the parameters, as in ``def``."""
+    """The names of a function's parameters, written as in ``def``."""
     stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     try:
         found = inspect.signature(function).parameters.values()
@@ -166,7 +166,7 @@ def parameters_of(function: Any) -> str:
 
 @dataclass(frozen=True)
 class HasLocal:
-    """A function has a local variable of this name: it is read off its frame."""
+    """A function has a local variable of this name, which is read from its frame."""
 
     name: str
     local: str
@@ -186,8 +186,7 @@ class HasLocal:
 
 @dataclass(frozen=True)
 class Says:
-    """A function has this text in one of its constants, or reads exactly this name: a message, a variable that is
-    replaced."""
+    """A function has this text in one of its constants (a message), or uses exactly this name (a variable)."""
 
     name: str
     text: str
@@ -208,7 +207,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Documents:
-    """A function of C++ has this in its documentation, which shows its parameters."""
+    """The documentation of a C++ function, which shows its parameters, contains this text."""
 
     name: str
     text: str
@@ -226,7 +225,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Behaves:
-    """What calling PyTorch shows: ``run()`` returns what is wrong. ``name``: what is called."""
+    """Calling PyTorch behaves as expected: ``run()`` returns what is wrong, or "". ``name``: what is called."""
 
     name: str
     run: Callable[[], str]
@@ -247,7 +246,7 @@ def _code_of(function: Any) -> types.CodeType | None:
 
 @functools.lru_cache(maxsize=256)
 def _texts(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The names that it and the functions in it read, and their constants that are texts."""
+    """The names and the string constants in a code object and the functions nested in it."""
     codes = tuple(_walk(code))
     names = frozenset(name for one in codes for name in one.co_names)
     return names, tuple(text for one in codes for text in one.co_consts if isinstance(text, str))

@@ -1,4 +1,4 @@
-"""Draws of random numbers as eager mode makes them, and all of them (``random_numbers``, ``draw_order``)."""
+"""Makes random operators draw the numbers of eager mode, and keeps all of them (``random_numbers``, ``draw_order``)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _DROPOUT: Any = torch.ops.aten.dropout.default
 
 
 def dropout_as_eager(changes: Changes) -> None:
-    """``dropout`` on a CPU is traced as what eager mode does there."""
+    """Traces ``dropout`` on a CPU as the operators that eager mode runs there."""
     usual = {key: _DROPOUT.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
     own = {key: functools.partial(drop_as_eager, kernel) for key, kernel in usual.items()}
     changes.kernels(_DROPOUT, _DROPOUT.py_kernels, own)
 
 
 def fills_as_eager(changes: Changes) -> None:
-    """What fills a tensor in place draws for its layout."""
+    """Traces in-place fills so that they draw in the order of the tensor's layout."""
     for op in FILLING:
         own = {FunctionalTensorMode: functools.partial(fill_functionally, op)}
         changes.kernels(op, op.python_key_table, own)
 
 
 def fill_targets() -> list[str]:
-    """The tables that ``fills_as_eager`` writes to."""
+    """Names of the tables that ``fills_as_eager`` changes."""
     return [f"torch.ops.{op}.python_key_table" for op in FILLING]
 
 
 def draws_are_impure(changes: Changes) -> None:
-    """Dead code elimination keeps the higher-order operators whose subgraphs draw."""
+    """Keeps dead code elimination from removing higher-order operators whose subgraphs draw."""
     changes.wrap(torch.fx.Node, "is_impure", _impure_where_drawing)
 
 
@@ -52,16 +52,16 @@ def _impure_where_drawing(usual: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def backward_keeps_order(changes: Changes) -> None:
-    """The partitioner's reordering of backward keeps draws, in their order."""
+    """Replaces the partitioner's reordering of backward by one that keeps all random draws in order."""
     changes.wrap(partitioners, "reordering_to_mimic_autograd_engine", lambda usual: lambda gm: reordered(gm, usual))
 
 
 def states_have_values(changes: Changes) -> None:
-    """The calls that the partitioner writes for draws in a checkpoint say what they return."""
+    """Adds fake values to the calls that the partitioner inserts for random draws in a checkpoint."""
     changes.wrap(partitioners, "functionalize_rng_ops", lambda usual: lambda *args: with_states(usual, *args))
 
 
 def conds_in_checkpoints(changes: Changes) -> None:
-    """A cond in a checkpoint is marked like other operators."""
+    """Marks a cond in a checkpoint for recomputation like other operators."""
     modes: Any = checkpoint._CachingTorchDispatchMode
     changes.attribute(modes, "supports_higher_order_operators", True)

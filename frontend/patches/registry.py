@@ -1,9 +1,9 @@
-"""Every change that symshape makes to PyTorch, in one table, and the one way to make them.
+"""The table of all patches of PyTorch, and `in_force`, the only way to apply them.
 
-The rows stand in ``frontend/patches/tables/``, one file for each subject. ``in_force`` makes the changes of a scope
-under Dynamo's compile lock and reverts them, whatever raises. A nested scope, in the same thread, makes only the
-changes that are not in force yet, but makes settings again. Rows are in the order in which they are made: of two rows
-that replace one function the later one calls the earlier one.
+The rows are in ``frontend/patches/tables/``, one file per subject. ``in_force`` applies the changes of a scope under
+Dynamo's compile lock, and reverts them whatever is raised. A nested scope (of the same thread) applies only changes
+that are not in force yet, but sets settings again. Rows are applied in order: if two rows replace the same function,
+the later replacement calls the earlier one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from symshape.frontend.patches.tables import (
     unbacked_rows,
 )
 
-# Title and file, whose docstring says what its rows are about. Rows are made in this order. It matters where rows of
-# two files replace one function: a cache wraps the rules whose results it keeps (sizes before speed), and an opaque
-# call takes the errors that other rows of `run_node` have left (sizes, checks, opaque calls).
+# Title and module of each table; the module's docstring describes it in the reference. The order matters if rows of two
+# tables replace one function: a cache wraps the rules whose results it keeps (sizes before speed), and opaque calls
+# handle errors that other rows of `run_node` leave (sizes, checks, opaque calls).
 TABLES: tuple[tuple[str, ModuleType], ...] = (
     ("Settings", settings_rows),
     ("Inputs", input_rows),
@@ -54,14 +54,14 @@ TABLES: tuple[tuple[str, ModuleType], ...] = (
 PATCHES: tuple[Patch, ...] = tuple(patch for _, table in TABLES for patch in table.ROWS)
 CURRENT: tuple[Patch, ...] = tuple(patch for patch in PATCHES if patch.is_for_this_version)
 
-_in_force: set[str] = set()  # names of rows, under the compile lock
+_in_force: set[str] = set()  # names of the rows in force; accessed under the compile lock
 _probed: set[str] = set()
 
 
 @contextlib.contextmanager
 def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
-    """While entered, the changes of a scope are made, and ``more`` settings. PatchError, and nothing is changed, if
-    PyTorch is not what they were made for."""
+    """A context in which the changes of a scope, and the settings ``more``, are in force. PatchError, before anything
+    is changed, if a probe fails."""
     with compile_lock, contextlib.ExitStack() as stack:
         changes = stack.enter_context(Changes())
         require_known(scope)
@@ -79,7 +79,7 @@ def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
 
 
 def splitting() -> contextlib.AbstractContextManager[None]:
-    """The scope in which a joint graph is split into forward and backward."""
+    """The scope in which a joint graph is partitioned into forward and backward."""
     return in_force(Scope("split"))
 
 
@@ -89,7 +89,7 @@ def _rows(scope: Scope) -> tuple[Patch, ...]:
 
 
 def require_known(scope: Scope) -> None:
-    """PatchError if PyTorch is not what the changes of a scope were made for. Each is looked at once."""
+    """PatchError if a patch of a scope cannot be applied to this PyTorch. Each patch is checked once per process."""
     with compile_lock:
         for patch in _rows(scope):
             if patch.name not in _probed:
@@ -98,5 +98,5 @@ def require_known(scope: Scope) -> None:
 
 
 def probe_all() -> dict[str, str]:
-    """What is wrong with each patch of this version, by name; "" for those that PyTorch is as they need it."""
+    """What is wrong with each patch for this version, by name; "" if all its probes succeed."""
     return {patch.name: "; ".join(patch.wrong()) for patch in CURRENT}

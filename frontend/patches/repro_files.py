@@ -1,7 +1,7 @@
-"""Files that show a failure again (``TORCHDYNAMO_REPRO_AFTER=dynamo``) are ours for graphs of ours.
+"""Replaces PyTorch's repro files (``TORCHDYNAMO_REPRO_AFTER=dynamo``) by ours for graphs that symshape compiles.
 
-PyTorch's own have the sizes of one call as constants, and what it does to find failures makes them constants too: it
-runs what the backend returned while the frame is still traced, with symbols in the place of integers.
+PyTorch's files have the sizes of one call as constants, and its search for failures makes sizes constant: it runs the
+backend's result while the frame is still being traced, with symbols in place of integers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from symshape.frontend.patches.patch import Changes, Scope
 
 
 def backends_are_called(changes: Changes) -> None:
-    """What PyTorch puts around a backend only calls it."""
+    """Makes PyTorch's wrapper around a backend just call the backend."""
     from torch._dynamo.repro.after_dynamo import WrapBackendDebug
 
     changes.wrap(WrapBackendDebug, "__call__", _direct)

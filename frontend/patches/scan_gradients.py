@@ -1,4 +1,4 @@
-"""What the forward loop of a ``scan`` with gradients returns."""
+"""The results of the forward loop of a ``scan`` with gradients."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def values_saved_by_steps_are_copies(changes: Changes) -> None:
-    """What is carried, or stacked, and saved for backward as well is returned twice; the second time as a copy."""
-    # As an attribute of its package it is the function.
+    """Returns a copy of a carried or stacked value that is also saved for backward, so that it is no alias."""
+    # Imported by name: the attribute of its package is the function.
     owner = importlib.import_module("torch._higher_order_ops.scan").ScanAutogradImpl
     changes.wrap(owner, "_optimize_forward_intermediates", _copied)
 

@@ -1,6 +1,6 @@
-"""The source of a scatter has the sizes of what it replaces: a guard, as the index of ``select`` is.
+"""Guards that the source of a scatter has the sizes of what it replaces.
 
-The tracer's rules do not compare the two, or take them for equal where they would be if sizes were others.
+The tracer's rules do not compare the two, or assume that they are equal.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Size = Any  # int | torch.SymInt
 
 
 def sources_are_guarded(changes: Changes) -> None:
-    """Asks before any rule of the tracer runs: that in the table of decompositions, or the one for the result."""
+    """Adds the guards before any rule of the tracer runs: before its decomposition, or before its fake rule."""
     trace_sizes_by(changes, {op: functools.partial(_asked_by_decomposition, _ASKING[op]) for op in DECOMPOSED})
     rules: Any = fake_impls.op_implementations_dict
     changes.items(rules, {op: _asked_by_rule(ask, rules.get(op)) for op, ask in _ASKING.items()})
 
 
 def scatters() -> list[Any]:
-    """The operators whose sources are compared."""
+    """The operators whose sources are guarded."""
     return list(_ASKING)
 
 
@@ -55,13 +55,13 @@ def _asked_by_rule(ask: Callable[..., None], usual: Callable[..., Any] | None) -
 
 
 def _overlaps(x: torch.Tensor) -> bool:
-    """Elements share memory, so that the result cannot have these strides. The tracer asks this of numbers alone."""
+    """Whether elements share memory, so that the result cannot have these strides. Adds no guard."""
     return any(known_equal(stride, 0) and not known_equal(size, 1) for size, stride in zip(x.shape, x.stride()))
 
 
 def memory_like(x: torch.Tensor) -> torch.Tensor:
-    """A tensor that is where ``x`` is in a memory of that size: eager mode copies all of it, and writes to a part. The
-    tracer's rule would take the memory to end with ``x``."""
+    """A tensor at the offset of ``x`` in new memory of the size of its storage: eager mode copies the whole storage and
+    writes to a part. The tracer's rule assumes that the storage ends with ``x``."""
     count = x.untyped_storage().nbytes() // x.element_size()
     return x.new_empty((count,)).as_strided(x.size(), x.stride(), x.storage_offset())
 
@@ -86,10 +86,10 @@ def _ask_diagonal(x: torch.Tensor, source: torch.Tensor, offset: Size = 0, dim1:
 
 def _ask_slice(x: torch.Tensor, source: torch.Tensor, *bounds: Any) -> None:
     if _has_unbacked((*x.shape, *bounds)):
-        return  # the slice has a size that is in the data
+        return  # the slice has an unbacked size
     with new_symbols_are_ignored(tracing_mode([x])):
         sizes = aten.slice.Tensor(x, *bounds).shape
-    if not _has_unbacked(sizes):  # a new symbol, where sizes do not say whether a bound is within the dim
+    if not _has_unbacked(sizes):  # unbacked if it is not known whether a bound is within the dim
         _require_same(sizes, source.shape)
 
 
@@ -109,9 +109,9 @@ def _ask_index(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
 
 
 def _ask_put(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, *_: Any) -> None:
-    """Values are repeated where they are 1: whether they are is decided at call time."""
+    """Guards the shape of values, in which a size of 1 is broadcast; decided at call time."""
     if any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in indices):
-        return  # as many as the mask has
+        return  # the number of values depends on a mask
     taken = aten.index.Tensor(x, indices).shape
     fits = values.dim() <= len(taken) and all(
         holds_for_sizes(_is_repeated, given, wanted) for given, wanted in zip(values.shape[::-1], taken[::-1])
@@ -137,11 +137,11 @@ _ASKING: Mapping[Any, Callable[..., None]] = {
     **dict.fromkeys((aten.index_reduce.default, aten.index_reduce_.default), _ask_index),
 }
 
-# Into a copy of the memory of the first operand.
+# Scatters into a copy of the first operand's storage.
 _COPYING = (_ask_select, _ask_diagonal, _ask_slice)
 COPYING: frozenset[Any] = frozenset(op for op, ask in _ASKING.items() if ask in _COPYING)
 
-# Those that the tracer has a decomposition for.
+# Scatters for which the tracer has a decomposition.
 DECOMPOSED = (
     aten.select_scatter.default,
     aten.diagonal_scatter.default,

@@ -1,4 +1,4 @@
-"""``torch.jit.isinstance`` of classes, which code that is also for TorchScript asks (layers of MONAI)."""
+"""``torch.jit.isinstance`` with classes, used in code that also supports TorchScript (layers of MONAI)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch._dynamo.variables import BuiltinVariable, SkipFunctionVariable
 
 from symshape.frontend.patches.patch import Changes
 
-_REFUSED = (dict, list, tuple)  # eager mode asks what is in them, and raises an error
+_REFUSED = (dict, list, tuple)  # eager mode asks for the types of their elements, and raises an error
 
 
 def script_types_are_types(changes: Changes) -> None:
-    """It is ``isinstance`` where no type of a container's elements is asked for; Dynamo skips it."""
+    """Traces it as ``isinstance``, unless element types of a container are asked for; Dynamo skips it."""
     changes.wrap(SkipFunctionVariable, "call_function", _asking)
 
 

@@ -1,8 +1,8 @@
-"""Settings of PyTorch that are in force while a frame of ours is compiled: those of the fewest graphs.
+"""Settings of PyTorch in force while a frame is compiled, chosen for the fewest graphs.
 
-Nothing global changes for other users of torch.compile in the same process, and a call of what is compiled pays nothing
-for them. Left alone on purpose: ``backed_size_oblivious``. Its symbols are never 0 for sympy, and at a first size of 1
-tracing fails for rotary embeddings and attention; ``frontend/bridge/general_shape_env.py`` says what is done instead.
+Other users of torch.compile in the process are not affected, and calls of compiled code pay nothing for the settings.
+``backed_size_oblivious`` is deliberately not set: its symbols are never 0 for sympy, and with a first size of 1 tracing
+fails for rotary embeddings and attention. ``frontend/bridge/general_shape_env.py`` describes the alternative.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def setting(
     why: str,
     when: Callable[[Scope], bool] = always,
 ) -> Patch:
-    """A row that sets an entry of a configuration module of PyTorch."""
+    """A row that sets an entry of one of PyTorch's configuration modules."""
     probe = Exists(f"{module}.{name}", "bool")
     return Patch(
         f"{name} = {value}",
@@ -40,12 +40,12 @@ def setting(
 
 
 def configured(module: str, **values: int) -> Change:
-    """Sets entries of a configuration module."""
+    """A change that sets entries of one of PyTorch's configuration modules."""
     config: Any = importlib.import_module(module)
     change = config._make_closure_patcher(**values)
 
     def make(changes: Changes) -> None:
-        # What reverts the change is made by one that changes no value, so that it is known before.
+        # The revert is made by a patcher that changes no value, so that it is registered before the change.
         changes.callback(config._make_closure_patcher(**{name: getattr(config, name) for name in values})())
         change()
 
@@ -54,7 +54,7 @@ def configured(module: str, **values: int) -> Change:
 
 DYNAMO = "torch._dynamo.config"
 FUNCTORCH = "torch._functorch.config"
-# What else is in force for some compiles.
+# Further settings of some compiles, by name.
 MORE_SETTINGS: dict[str, tuple[Change, ...]] = {
     "symbols": (),
     "changed": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=True),),

@@ -1,4 +1,4 @@
-"""What the tracer works out for its logs though nobody reads them."""
+"""Skips work of the tracer for logs that are off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def no_names_for_silent_logs(changes: Changes) -> None:
-    """The name of a function for a line of the logs ``trace_call`` and ``trace_source`` is found by tokenising its
-    whole file, also where both logs are off: 0.15 s of a model's first call."""
+    """Skips finding function names for the logs ``trace_call`` and ``trace_source`` if both are off. Dynamo tokenises
+    each whole source file for it: 0.15 s of a model's first call."""
     logs = (symbolic_convert.trace_call_log, symbolic_convert.trace_source_log)
     if not any(log.isEnabledFor(logging.DEBUG) for log in logs):
         changes.attribute(symbolic_convert, "get_funcname", _nameless)
@@ -27,9 +27,9 @@ def _nameless(filename: str, lineno: int) -> None:
 
 
 def no_times_for_silent_logs(changes: Changes) -> None:
-    """How long the guards of a frame take is measured with caches that were emptied for it, for a line of the log
-    ``guards``, for TORCH_TRACE and as a metric of PyTorch's own: 20 ms and more, a twentieth of a small first call.
-    Where nobody reads the two, the metric ``guard_latency_us`` is 0."""
+    """Skips timing guards if nothing reads the result. Dynamo times each frame's guards with emptied caches, for the
+    log ``guards``, for TORCH_TRACE, and as a metric: 20 ms and more, a twentieth of a small first call. If it is
+    skipped, the metric ``guard_latency_us`` is 0."""
     changes.wrap(guards, "profile_guard_manager", _timed_where_read)
 
 
@@ -44,9 +44,9 @@ def _timed_where_read(usual: Callable[..., float]) -> Callable[..., float]:
 
 
 def no_graphs_for_silent_logs(changes: Changes) -> None:
-    """The graphs of a training step are printed for the logs ``aot_joint_graph`` and ``aot_graphs``, for TORCH_TRACE,
-    and for PyTorch's own cache of them, which has none of a foreign backend; also where there are none of these. It
-    is up to a fifth of the time that tracing takes, mostly for the text of sizes."""
+    """Skips printing the graphs of a training step if nothing reads them. They are for the logs ``aot_joint_graph`` and
+    ``aot_graphs``, for TORCH_TRACE, and for PyTorch's own cache, which stores no graphs of other backends. Printing
+    takes up to a fifth of the tracing time, mostly for sizes."""
     changes.wrap(graph_compile, "_log_joint_graph", _where_read)
     changes.wrap(graph_compile, "_log_fw_bw_graphs", _both_where_read)
 

@@ -1,7 +1,7 @@
-"""How the code that Dynamo writes for a frame reads the sizes that a graph takes as arguments.
+"""How the code that Dynamo generates for a frame reads the sizes that a graph takes as arguments.
 
-Dynamo's own functions leave Dynamo and enter it again for each size, so that what a tensor subclass does when it is
-asked for its size is not compiled: 2 us for each. A plain tensor runs no Python code then, and is asked at once.
+Dynamo's own functions leave Dynamo and enter it again for each size, 2 us each, so that Python code that a tensor
+subclass runs for its size is not compiled. A plain tensor runs no such code, and is asked directly.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def call_size(x: Any, i: int) -> int:
-    """``x.size(i)``"""
+    """``x.size(i)``, fast for plain tensors."""
     return x.size(i) if type(x) in _PLAIN else utils.call_size(x, i)
 
 
 def call_stride(x: Any, i: int) -> int:
-    """``x.stride(i)``"""
+    """``x.stride(i)``, fast for plain tensors."""
     return x.stride(i) if type(x) in _PLAIN else utils.call_stride(x, i)
 
 
 def call_storage_offset(x: Any) -> int:
-    """``x.storage_offset()``"""
+    """``x.storage_offset()``, fast for plain tensors."""
     return x.storage_offset() if type(x) in _PLAIN else utils.call_storage_offset(x)
 
 
 def record_pregraph_bytecode_enter() -> Any:
-    """Begins what a profiler shows of the reads."""
+    """Begins the profiler's record of reading sizes, if a profiler is on."""
     return utils.record_pregraph_bytecode_enter() if torch.autograd.profiler._is_profiler_enabled else None
 
 
 def record_pregraph_bytecode_exit(shown: Any) -> None:
-    """Ends it."""
+    """Ends the profiler's record."""
     if shown is not None:
         utils.record_pregraph_bytecode_exit(shown)
 
@@ -61,11 +61,11 @@ _OURS = {
     )
 }
 for _function in _OURS.values():
-    skip_code(_function.__code__)  # Dynamo does not look at frames of it
+    skip_code(_function.__code__)  # Dynamo does not trace its frames
 
 
 def read_sizes_at_once(changes: Changes) -> None:
-    """Frames that are compiled read sizes by the functions above."""
+    """Makes compiled frames read sizes with the functions of this module."""
     changes.wrap(PyCodegen, "load_import_from", _from_here)
 
 
@@ -78,7 +78,7 @@ def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
 
 
 def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
-    """A graph for inference is not given the sizes of its tensors beside them."""
+    """Drops the sizes of its tensors from the arguments of an inference graph."""
     changes.wrap(OutputGraph, "remove_unused_graphargs", _without_sizes_of_tensors)
     changes.wrap(graph_compile, "tensorify_python_scalars", _with_sizes_of_tensors)
 
@@ -105,7 +105,7 @@ def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[
 
 
 def _may_be_trained(output: OutputGraph) -> bool:
-    """What is saved for backward would be a size of each tensor, where it is one argument for all that are equal."""
+    """Whether gradients may be needed. Backward would then save a size per tensor, not a shared argument."""
     with output.restore_global_state():
         if not torch.is_grad_enabled():
             return False
@@ -114,8 +114,8 @@ def _may_be_trained(output: OutputGraph) -> bool:
 
 
 def _share_memory(fakes: Sequence[torch.Tensor]) -> bool:
-    """AOTAutograd makes one base of inputs that share memory, where one is written to: its graph is given the base, not
-    the tensors whose sizes are asked for."""
+    """Whether inputs share memory. If one of them is written, AOTAutograd passes a common base instead of the tensors,
+    whose sizes would be needed."""
     memory = [fake.untyped_storage()._cdata for fake in fakes]
     return len(set(memory)) < len(memory)
 
@@ -133,8 +133,8 @@ def _with_sizes_of_tensors(usual: Callable[..., None]) -> Callable[..., None]:
 
 
 def _ask_tensors_for_sizes(graph: torch.fx.Graph) -> None:
-    """Has each size of an argument as a node: floats that are made of sizes are computed anew from these. Those that
-    nothing reads are left out there."""
+    """Adds a node for each size of an argument, from which the following pass recomputes floats that are made of sizes.
+    That pass removes unused nodes."""
     arguments = graph.find_nodes(op="placeholder")
     if not arguments:
         return

@@ -1,4 +1,4 @@
-"""Which operations on sizes a trace records."""
+"""Limits which operations on sizes a trace records."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def comparisons_are_recorded_when_used(changes: Changes) -> None:
-    """A comparison of sizes is asked to decide something while it is traced, which leaves a guard and no use of the
-    node: nearly all are removed as dead code."""
+    """Records a comparison of sizes only when its node is used. Most comparisons just decide something during tracing,
+    which leaves a guard and an unused node."""
     changes.wrap(proxy_tensor, "thunkify", _later)
 
 

@@ -1,8 +1,7 @@
-"""``x.storage_offset()`` in a frame that is compiled. Dynamo breaks the graph there, or gives a number that it does not
-guard: an offset that was 0 or 1 at the first call is a constant of the trace, and every other one runs the same code.
-
-Here a constant offset comes with guards on the offsets of the inputs whose memory the tensor lies in, so there are at
-most three graphs: for 0, for 1, and for all others, where it is a symbol.
+"""Traces ``x.storage_offset()`` in a compiled frame. Dynamo breaks the graph there, or returns a number without a
+guard: an offset that was 0 or 1 at the first call is constant in the trace, and calls with other offsets would run the
+same code. Here a constant offset comes with guards on the offsets of all inputs that share the tensor's storage, so
+that there are at most three graphs: for 0, for 1, and for all other offsets, where it is a symbol.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from symshape.frontend.patches.probes import MISSING, Exists, Named, Takes
 
 
 def storage_offsets_are_traced_2_11(changes: Changes) -> None:
-    """By a method of ours, which Dynamo finds by its name."""
+    """Adds a method that Dynamo looks up by name."""
     changes.attribute(TensorVariable, "method_storage_offset", _method)
 
 
 def storage_offsets_are_traced(changes: Changes) -> None:
-    """By a method of ours in the table in which Dynamo looks from PyTorch 2.14 on. It has one of its own from 2.15 on,
-    which guards the offsets of inputs only."""
+    """Adds the method to the table that Dynamo uses since PyTorch 2.14. Since 2.15 it has an entry of its own, which
+    only guards the offsets of inputs."""
     tensors: Any = TensorVariable
     variables: Any = base
     changes.items(tensors.tp_methods, {"storage_offset": variables.Method(_method)})
@@ -45,7 +44,7 @@ METHOD_ENTRY = Named("torch._dynamo.variables.tensor.TensorVariable.tp_methods['
 
 
 def _method(self: Any, tx: Any) -> Any:
-    """The offset, or None: Dynamo traces the call, which is a symbol then."""
+    """The offset as a constant; None lets Dynamo trace the call, whose result is then a symbol."""
     fake = self.as_proxy().node.meta.get("example_value")
     if not _is_strided(fake):
         return None
@@ -58,8 +57,8 @@ def _method(self: Any, tx: Any) -> Any:
 
 
 def guard_where_absolute(graph: torch.fx.GraphModule, env: Any) -> None:
-    """``as_strided`` counts from the beginning of a tensor's memory: what is made of it depends on where its operands
-    begin there. ``graph``: traced by AOTAutograd for the frame that is being compiled, with this ShapeEnv."""
+    """Guards constant storage offsets of inputs if a graph depends on them: ``as_strided`` counts from the beginning of
+    the storage. ``graph``: a graph that AOTAutograd traced for the current frame, with this ShapeEnv."""
     context = torch._guards.TracingContext.try_get()
     if context is None or env is None:
         return
@@ -70,7 +69,7 @@ def guard_where_absolute(graph: torch.fx.GraphModule, env: Any) -> None:
 
 
 def _is_absolute(node: torch.fx.Node) -> bool:
-    """Without an offset of its own the result begins where the operand does."""
+    """Whether a node is an ``as_strided`` with an explicit offset; else the result starts at its operand."""
     if not getattr(node.target, "__name__", "").startswith("as_strided"):
         return False
     op: Any = node.target
@@ -81,9 +80,9 @@ def _is_absolute(node: torch.fx.Node) -> bool:
 
 
 def _guard_if_constant(tracked: Any) -> None:
-    """A guard on the offset of an input, if it is a constant when the trace has ended: a symbol becomes one where the
-    program compares it (``2 <= offset`` and ``offset <= 2``). Dynamo leaves the constants of tensors to its check of
-    the tensor, which compares sizes and strides, not the offset."""
+    """Guards an input's offset if it is constant at the end of the trace; a symbol also becomes constant if the program
+    compares it (``2 <= offset`` and ``offset <= 2``). Dynamo's own check of the tensor compares sizes and strides, but
+    not the offset."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import TensorProperty, TensorPropertySource
 

@@ -1,13 +1,13 @@
-"""Arithmetic on symbolic sizes: what was computed once in a trace is not computed again.
+"""Memoises arithmetic on symbolic sizes during a trace.
 
-PyTorch asks every fake tensor whether it is contiguous and how many elements it has: in C++, by some hundred operations
-on ``SymNode`` for each, nearly all of them on the same few expressions. Tracing four layers of Llama does 90,000 such
+PyTorch asks of each fake tensor whether it is contiguous and how many elements it has. In C++ this takes some hundred
+operations on ``SymNode`` each, mostly on the same few expressions. Tracing four layers of Llama takes 90,000 such
 operations, some 1,600 of them distinct, and each goes through sympy.
 
-Results of arithmetic hold until a symbol is replaced. Decisions are kept as PyTorch keeps them
-(``ShapeEnv._inner_evaluate_expr``: their guard is there since the first time), but not the last 256 alone; those on
-unbacked sizes are not kept, for more may be known of them later. While operations are recorded (proxy mode), they take
-the usual way, so that each has its node.
+Results of arithmetic are valid until a symbol is replaced. Decisions are cached as PyTorch caches them
+(``ShapeEnv._inner_evaluate_expr``: their guard exists since the first time), but not limited to the last 256. Decisions
+on unbacked sizes are not cached, since more may become known of them. While operations are recorded (proxy mode),
+nothing is memoised, so that each operation gets its node.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, BINARY, ON_BOOLEANS
 from symshape.frontend.patches.patch import Changes
 
-_PLAIN = (int, bool)  # types of hints; a nested tensor's size has another one
+_PLAIN = (int, bool)  # types of hints that may be memoised; a nested tensor's size has another type
 
 
 def remember_arithmetic(changes: Changes) -> None:
-    """The operations on sizes look in the memory of their environment first."""
+    """Makes operations on sizes look up their result in the memory of their shape environment first."""
     for name in BINARY:
         changes.wrap(SymNode, name, functools.partial(_binary, name))
     changes.attribute(SymNode, "expr", _expr(vars(SymNode)["expr"].fget))
@@ -42,7 +42,7 @@ def remember_arithmetic(changes: Changes) -> None:
 
 @functools.cache
 def _also_this_one(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
-    """A guard is said to come from the line that asked, not from this file."""
+    """Attributes a guard to the line that asked, not to this file."""
     return lambda: usual() | {__file__}
 
 
@@ -75,8 +75,8 @@ def _binary(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _node(env: Any, expr: Any, pytype: type, hint: Any, is_sum: bool) -> Any:
-    """A new ``SymNode``, as its constructor makes it. New, because a trace tells sizes apart by their nodes: which
-    input a size was read off is found by them."""
+    """A new ``SymNode`` with the attributes that its constructor sets. Nodes are not shared: a trace finds out by node
+    identity from which input a size was read."""
     node = SymNode.__new__(SymNode)
     node._expr, node.shape_env, node.pytype, node._hint = expr, env, pytype, hint
     node._optimized_summation = is_sum
@@ -87,7 +87,7 @@ def _node(env: Any, expr: Any, pytype: type, hint: Any, is_sum: bool) -> Any:
 @functools.cache
 def _expr(usual: Callable[..., Any]) -> property:
     def expr(self: Any) -> Any:
-        """As usual, and also kept where no symbol was replaced so far."""
+        """PyTorch's ``SymNode.expr``, but also cached while no symbol has been replaced yet."""
         env = self.shape_env
         if env is None:
             return usual(self)
@@ -153,7 +153,7 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
             return found
         before = getattr(self, "passing_answers", 0)
         found = usual(self, sym_node, size_oblivious, fallback_value)
-        # Some answers have no guard, and are wrong for who asks the same for another reason (layouts, shortcuts).
+        # Answers without a guard (layouts, shortcuts) may be wrong for another caller with the same question.
         if getattr(self, "passing_answers", 0) == before:
             if found == sym_node._hint:
                 memory.decisions[key] = found
@@ -165,7 +165,7 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def nodes_are_as_made() -> str:
-    """What is wrong if a ``SymNode`` has other attributes than `_node` gives it."""
+    """A probe: ``SymNode`` must have exactly the attributes that `_node` sets. Returns what is wrong, or ""."""
     env: Any = ShapeEnv()
     try:
         made = vars(SymNode(sympy.Integer(2), env, int, 2, None, None, False))

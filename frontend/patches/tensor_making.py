@@ -1,7 +1,7 @@
-"""How the tracer makes tensors of symbolic sizes: without computing what is known already.
+"""Creates fake tensors of symbolic sizes without recomputing the size of their storage.
 
-PyTorch makes a tensor by ``empty_strided``, which computes the bytes of its memory: five operations on symbolic sizes
-for each dim. Here that is done no more often than there are memories.
+PyTorch creates them with ``empty_strided``, which computes the storage's size in bytes: five operations on symbolic
+sizes for each dim. Here that happens once for each storage.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from symshape.frontend.bridge.size_memory import Memory, memory_of, memory_of_si
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten
-_trial = threading.local()  # `.running`: a cache entry is made, and a tensor is made of it to look at its dispatch keys
+_trial = threading.local()  # `.running`: PyTorch is creating a tensor from a new cache entry only for its dispatch keys
 
 
 def entries_are_not_tried(changes: Changes) -> None:
-    """A cache entry is checked by making a tensor of it, of which only the dispatch keys are read. They do not depend
-    on sizes: the tensor that is made has none."""
+    """PyTorch checks a new cache entry by creating a tensor from it, of which it reads the dispatch keys only. These do
+    not depend on sizes, so that here the tensor has no dims."""
     changes.wrap(FakeTensorMode, "_get_output_info_for_cache_entry", _untried)
     changes.wrap(FakeTensorMode, "_get_output_tensor_from_cache_entry", _without_sizes)
 
@@ -49,8 +49,8 @@ def _untried(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_remembered(x: torch.Tensor) -> bool:
-    """Whether a tensor has symbolic sizes of an environment with a memory, and all of them backed: of unbacked ones it
-    may turn out that no tensor can be made."""
+    """Whether a tensor has symbolic sizes of an environment with a memory, all of them backed. With unbacked ones,
+    creating a tensor may fail."""
     if memory_of_sizes(x.shape) is None or x.layout != torch.strided:
         return False
     numbers = (*x.shape, *x.stride(), x.storage_offset())
@@ -64,14 +64,14 @@ def _without_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
         if getattr(_trial, "running", False) and entry.metadata is not None:
             scalar = dataclasses.replace(entry.metadata, shape=(), stride=(), storage_offset=0, storage_bytes=None)
             entry = dataclasses.replace(entry, metadata=scalar, view_idx=None)
-            rest = (aten.clone.default, *rest[1:]) if len(rest) == 2 else rest  # no view; 2.15 does not ask
+            rest = (aten.clone.default, *rest[1:]) if len(rest) == 2 else rest  # not a view; 2.15 passes no operator
         return usual(self, state, entry, key, *rest)
 
     return _get_output_tensor_from_cache_entry
 
 
 def views_are_made_once(changes: Changes) -> None:
-    """A view from the cache is made with a memory of its own first, which is replaced. Later PyTorch does as this."""
+    """Creates a cached view directly on its base's storage. Before 2.15 PyTorch creates and replaces one."""
     changes.wrap(FakeTensorMode, "_get_output_tensor_from_cache_entry", _views_made_once)
 
 
@@ -105,12 +105,12 @@ def _views_made_once(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _numbers(values: Any, key: Any, env: Any) -> tuple[Any, ...]:
-    """What an entry's numbers are for a key: a size of the key, or one of its own."""
+    """The numbers of a cache entry: constants, or the sizes of ``key`` that they stand for."""
     return tuple(value if type(value) is int else value.extract(key, env) for value in values)
 
 
 def wrappers_have_a_memory(changes: Changes) -> None:
-    """A wrapper of functionalisation has a memory of the size of what it wraps. Later PyTorch does as this."""
+    """Gives a functionalisation wrapper the storage size of the tensor that it wraps, as PyTorch does since 2.15."""
     changes.attribute(FunctionalTensor, "__new__", staticmethod(_wrapper(vars(FunctionalTensor)["__new__"].__func__)))
 
 
@@ -121,7 +121,7 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
         sizes = elem.shape
         memory = memory_of_sizes(sizes)
         if memory is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
-            return usual(cls, elem, mode)  # where tensors can be inference tensors PyTorch keeps more of them
+            return usual(cls, elem, mode)  # in inference mode PyTorch sets more attributes
         if _new_questions(sizes, memory):
             return usual(cls, elem, mode)
         made = torch.Tensor._make_wrapper_subclass(
@@ -135,9 +135,9 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
             elem.device,
             False,  # pinned
             elem.requires_grad,
-            None,  # who answers for sizes and strides
-            False,  # for the device
-            False,  # for the layout
+            None,  # dispatch policy of sizes and strides
+            False,  # dispatch of the device
+            False,  # dispatch of the layout
             FunctionalTensor._extra_dispatch_keys & torch._C._dispatch_keys(elem),
             elem.untyped_storage().size(),
         )
@@ -149,12 +149,12 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _new_questions(sizes: Any, memory: Memory) -> bool:
-    """Whether there are sizes of which PyTorch did not ask so far whether they are 0, as it does to compute bytes: the
-    answers may be guards. From now on it has."""
+    """Whether PyTorch has not yet asked of some size whether it is 0, as it does to compute the bytes; the answer may
+    be a guard. Marks the sizes as asked."""
     known = len(memory.empty)
     for size in sizes:
         if type(size) is not int:
             memory.empty.add((size.node.expr, ShapeEnv._suppress_guards_tls()))
         if (size if type(size) is int else size.node.hint) == 0:
-            break  # there are no bytes, whatever the others are
+            break  # the storage has no bytes, whatever the other sizes are
     return len(memory.empty) > known

@@ -1,5 +1,5 @@
-"""``torch._check`` while a frame of ``symshape.compile`` is traced: one that fails is a ShapeConstraintError, one whose
-message shows sizes does not break the graph.
+"""``torch._check`` while a frame of ``symshape.compile`` is traced: a failing check raises a ShapeConstraintError, and
+a message that contains sizes does not break the graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from symshape.frontend.patches.probes import Exists, Takes
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.torch_c import first_seen, user_lines
 
-# Each with the position of its condition; the message follows.
+# Position of each function's condition; its message follows.
 _CHECKS: dict[Any, int] = {
     torch._check: 0,
     torch._check_index: 0,
@@ -40,8 +40,8 @@ _NEXT = "pass inputs for which the check holds"
 
 
 def constraint_error(env: Any, expr: Any, message: str, location: str) -> ShapeConstraintError | None:
-    """The error of a check whose condition, a sympy expression over the symbols of ``env``, does not hold for the sizes
-    that are being traced. None if the condition is none over sizes; ``expr`` None: it is not known."""
+    """The error for a check that fails at the traced sizes. ``expr``: its condition as a sympy expression over symbols
+    of ``env``, or None if not known. None if the condition is not over sizes."""
     if expr is None or not expr.free_symbols:
         return ShapeConstraintError(message or _FAILED, where=with_text(location), next_step=_NEXT)
     try:
@@ -66,7 +66,7 @@ MESSAGE_PROBES = (
 
 
 def probes(checks: Sequence[Any]) -> tuple[Takes, ...]:
-    """What each of them takes."""
+    """Probes of the signatures of these checks."""
     return tuple(
         Takes(f"torch.{check.__name__}", "error_type, cond, message" if _CHECKS[check] else "cond, message")
         for check in checks
@@ -74,17 +74,17 @@ def probes(checks: Sequence[Any]) -> tuple[Takes, ...]:
 
 
 def targets(checks: Sequence[Any]) -> tuple[str, ...]:
-    """Dynamo's handlers of these checks."""
+    """Dynamo's handlers of these checks, as targets."""
     return tuple(f"{_HANDLERS}[torch.{check.__name__}]" for check in checks)
 
 
 def messages_show_sizes(changes: Changes) -> None:
-    """The message of ``torch._check`` may show sizes, and one that fails is a ShapeConstraintError."""
+    """Allows sizes in the message of ``torch._check``, and makes a failing check a ShapeConstraintError."""
     _handle(changes, CHECK)
 
 
 def messages_of_others_show_sizes(changes: Changes) -> None:
-    """The messages of ``torch._check_value`` and its like may show sizes."""
+    """Allows sizes in the messages of ``torch._check_value`` and similar functions."""
     _handle(changes, OTHER_CHECKS)
 
 
@@ -94,13 +94,13 @@ def _handle(changes: Changes, checks: Sequence[Any]) -> None:
 
 
 def failed_checks_are_constraints(changes: Changes) -> None:
-    """So is one that the tracer finds to fail when it runs the node."""
+    """Makes a check that fails when the tracer runs its node a ShapeConstraintError."""
     changes.wrap(utils, "run_node", _runner)
 
 
 @functools.cache
 def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a condition over sizes the tracer learns here that it does not hold."""
+    """Wraps ``run_node``, where the tracer finds out that a condition over sizes does not hold."""
 
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
         try:
@@ -146,7 +146,7 @@ def _handler(check: Any, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_handled(tx: Any) -> bool:
-    """Whether a frame being traced is in a ``try`` or a ``with``."""
+    """Whether a traced frame, or a caller of it, is inside of a ``try`` or ``with``."""
     while tx is not None:
         if tx.current_instruction.exn_tab_entry is not None or tx.block_stack:
             return True
@@ -155,8 +155,8 @@ def _is_handled(tx: Any) -> bool:
 
 
 def _show_sizes(tx: Any, message: Any) -> None:
-    """Dynamo makes a function of a message that refers to constants alone. One that refers to tensors and sizes gets
-    stand-ins with the sizes of this call, which is the one that a failing check is traced for."""
+    """Makes Dynamo accept a message function that refers to tensors and sizes, by stand-ins with the sizes of this
+    call, for which a failing check is traced. Dynamo itself accepts constants only."""
     from torch._dynamo.variables.functions import ClosureConversionError, NestedUserFunctionVariable
 
     if not isinstance(message, NestedUserFunctionVariable):
@@ -175,7 +175,7 @@ def _show_sizes(tx: Any, message: Any) -> None:
         text = functools.partial(_text, said)
         function.get_function = lambda *_: text
     shown: Any = message
-    shown.has_closure = lambda: False  # before PyTorch 2.13 a closure breaks the graph, whatever is in it
+    shown.has_closure = lambda: False  # before PyTorch 2.13 any closure breaks the graph
 
 
 class _NoStandIn(Exception):
@@ -185,7 +185,7 @@ class _NoStandIn(Exception):
 def _text(message: Callable[[], Any]) -> str:
     try:
         return str(message())
-    except Exception:  # noqa: BLE001 - the check has failed; what its message does with a stand-in does not matter
+    except Exception:  # noqa: BLE001 - the check has failed already; its message cannot be computed from stand-ins
         return _FAILED
 
 
@@ -217,4 +217,4 @@ def _number(size: Any) -> Any:
     if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return size
     seen = first_seen(size)
-    return "a number from a tensor" if seen is None else seen  # the error of such a check is made at call time
+    return "a number from a tensor" if seen is None else seen  # such a check raises its error at call time

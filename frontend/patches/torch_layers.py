@@ -1,4 +1,4 @@
-"""Layers and functions of ``torch.nn`` whose Python code looks at sizes or data."""
+"""Layers and functions of ``torch.nn`` whose Python code asks for sizes or data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def checks_of_layers_at_call_time(changes: Changes) -> None:
-    """A normalisation of a single value is an error in training: asserted, where the tracer would have to know."""
+    """Asserts at call time that training-mode normalisation gets more than one value, if sizes are unbacked."""
     for name, first in (("_verify_batch_size", 0), ("_verify_spatial_size", 1)):
         changes.wrap(functional, name, functools.partial(_asserted, first))
 
@@ -37,8 +37,7 @@ def _asserted(first: int, usual: Callable[..., Any]) -> Callable[..., None]:
 
 
 def masks_are_not_looked_at(changes: Changes) -> None:
-    """Transformers compare a mask with a causal one, for a hint to attention that may be left out: whether it is one
-    would be in the data."""
+    """Skips the data-dependent test whether a mask is causal, which transformers make only as a hint for attention."""
     changes.wrap(UserFunctionVariable, "call_function", _without_looking)
 
 
@@ -54,6 +53,6 @@ def _without_looking(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def class_counts_are_traced(changes: Changes) -> None:
-    """``one_hot`` without a number of classes is a call like others: usually it breaks the graph."""
+    """Traces ``one_hot`` without a number of classes like any other call; Dynamo breaks the graph."""
     handlers: Any = TorchInGraphFunctionVariable._get_handlers()
     changes.without(handlers, functional.one_hot)

@@ -1,4 +1,4 @@
-"""Names of PyTorch's own classes and functions: ``type(weight).__module__.startswith("torchao.")``."""
+"""String attributes of PyTorch's own classes and functions: ``type(weight).__module__.startswith("torchao.")``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from symshape.frontend.patches.patch import Changes
 
 
 def names_are_strings(changes: Changes) -> None:
-    """Libraries ask where the class of a parameter is from. Dynamo guards on the class, whose names are constants."""
+    """Makes these attributes constants. Libraries ask for a class's module; Dynamo guards the class."""
     changes.wrap(InstructionTranslatorBase, "_load_attr", _loading)
 
 
 @functools.cache
 def _loading(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """An attribute of a class that is called in the graph (``torch.nn.Parameter``) is an object without methods."""
+    """Wraps ``_load_attr``, whose result for a class callable in the graph (``torch.nn.Parameter``) has no methods."""
 
     @functools.wraps(usual)
     def _load_attr(self: Any, attr: Any) -> None:

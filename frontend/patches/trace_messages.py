@@ -1,4 +1,4 @@
-"""What a frame says while it is compiled: strings with sizes and numbers in them, and warnings."""
+"""Messages while a frame is compiled: strings that contain sizes and numbers, and warnings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from symshape.runtime.torch_c import first_seen
 
 
 def numbers_in_strings(changes: Changes) -> None:
-    """Numbers that are arguments may be in f-strings, which would break the graph."""
+    """Allows numbers that are arguments in f-strings, which would break the graph."""
     changes.wrap(InstructionTranslatorBase, "_format_value", _formatting)
 
 
 def warnings_are_given(changes: Changes) -> None:
-    """A warning is given when a frame is compiled, at the user's line: Python shows one a line. It would break the
-    graph."""
+    """Issues a warning when the frame is compiled, at the user's line, where Python shows it once anyway. It would
+    break the graph."""
     changes.wrap(SkipFunctionVariable, "call_function", _calling)
 
 
 @functools.cache
 def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a number that is an argument Dynamo takes the number itself for the text. A real one is put there at call
-    time, an integer is that of this call, as a size is: the text may be a name."""
+    """Wraps ``_format_value``, which would use the number of this call. A float is inserted at call time; an integer
+    is, like a size, that of this call, because the string may be a name."""
 
     create: Any = StringFormatVariable.create
     takes_translator = "tx" in inspect.signature(create).parameters  # from PyTorch 2.15 on
@@ -65,7 +65,7 @@ def _calling(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _warned(tx: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a warning could be given now: not what a tensor is part of, nor one that a filter makes an error."""
+    """Issues a warning; returns whether it could be: not if it contains a tensor, or a filter makes it an error."""
     try:
         names = ("message", "category", "stacklevel", "source")
         given = dict(zip(names, map(_plain, args))) | {name: _plain(value) for name, value in kwargs.items()}
@@ -93,7 +93,7 @@ class _NotPlain(Exception):
 
 
 def _plain(value: Any) -> Any:
-    """What Dynamo traces, at this call."""
+    """The value that a variable has at this call. _NotPlain if it is not known."""
     from torch._dynamo import variables
 
     if isinstance(value, variables.SymNodeVariable):

@@ -1,12 +1,12 @@
-"""What is written in place keeps its layout, as in eager mode.
+"""Keeps the layout of tensors that are written in place, as in eager mode.
 
-Functionalisation puts the result of an operator in the place of what its in-place form writes to. ``masked_fill`` makes
-a contiguous tensor of a transposed one, so that a ``view`` of it could not be traced after ``masked_fill_``. So results
-are laid out in the order that was there.
+Functionalisation replaces a tensor that is written in place by the result of the functional operator. ``masked_fill``
+of a transposed tensor is contiguous, so that a ``view`` after ``masked_fill_`` could not be traced. Results are
+therefore laid out in the original order of dims.
 
-A tensor that is a part of other memory gets memory of its own so, which nothing shows but ``as_strided``, as it reads
-by address. Where one memory is both written to and read so, the graph is traced again with results written into a copy
-of all of the memory.
+A tensor that is a part of a storage still gets a storage of its own, which only ``as_strided`` reveals, since it reads
+by address. If a storage is both written and read by address, the graph is traced again, with results written into a
+copy of the whole storage.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ Dispatch = Callable[..., Any]
 
 
 class MemoryIsRead(Exception):
-    """What a trace has lost is read: the layout in memory of what is written to. It is traced again, and keeps it."""
+    """A trace reads by address from a storage whose layout it has not kept; it must be traced again with
+    `memory_is_kept`."""
 
 
 def dims_keep_their_order(changes: Changes) -> None:
-    """The dims of what an operator has written to are in the order in memory that they were in. MemoryIsRead where
-    that does not suffice."""
+    """Keeps the order of dims in memory of tensors that are written. Raises MemoryIsRead during the trace if that does
+    not suffice."""
     changes.wrap(FunctionalTensorMode, "__torch_dispatch__", functools.partial(_laid_out, _Order()))
 
 
 def memory_is_kept(changes: Changes) -> None:
-    """What an operator has written to is where it was, in a copy of all of its memory."""
+    """Keeps written tensors at their place in a copy of the whole storage."""
     changes.wrap(FunctionalTensorMode, "__torch_dispatch__", functools.partial(_laid_out, _Memory()))
 
 
 class _Addresses:
-    """Which memory of a trace is read by address."""
+    """Records which storages of a trace are read by address."""
 
     def __init__(self) -> None:
         self.memories: set[int] = set()
 
     def read(self, x: Any) -> None:
-        """``x.as_strided(...)`` is about to be called."""
+        """Called before ``x.as_strided(...)``."""
         self.memories.add(_memory(x))
 
     def made(self, x: Any, result: Any) -> None:
-        """``result`` is ``x.as_strided(...)``, or a copy of it."""
+        """Called with the result of ``x.as_strided(...)``, or of its copying form."""
         if _memory(result) != _memory(x):
             return
         value = _value(x)
@@ -65,14 +66,14 @@ class _Addresses:
         result.symshape_reaches = "itself" if filled else "others"
 
     def viewed(self, args: Any, result: Any) -> None:
-        """``result`` is a view of one of ``args``: as good as what it is a view of."""
+        """Called with a view of one of ``args``, which inherits what that can reach."""
         found = [reach for x in args if (reach := _reach(x))]
         for x in result if isinstance(result, list | tuple) else (result,):
             if found and isinstance(x, FunctionalTensor):
                 x.symshape_reaches = found[0]  # type: ignore[attr-defined]
 
     def before(self, x: Any) -> torch.Tensor:
-        """The value of a tensor that is about to be written to."""
+        """The value of a tensor before it is written. CompileError if it may reach beyond its operand."""
         if _reach(x) == "others":
             raise CompileError(
                 "`as_strided` of a part of other memory is written to, which may write outside of the part",
@@ -82,11 +83,11 @@ class _Addresses:
 
 
 class _Order(_Addresses):
-    """Keeps the order of dims."""
+    """Keeps the order of dims only."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost: set[tuple[int, bool]] = set()  # memory that something of has memory of its own now
+        self.lost: set[tuple[int, bool]] = set()  # storages of which some tensor now has a storage of its own
 
     def read(self, x: Any) -> None:
         super().read(x)
@@ -94,7 +95,7 @@ class _Order(_Addresses):
             raise MemoryIsRead
 
     def placed(self, x: Any, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-        """The new value of a tensor with this old one."""
+        """The new value of a tensor, laid out like ``old``."""
         new = _ordered(new, old)
         if not _is_placed_as(new, old):
             self.lost.add((_memory(x), bool(_reach(x))))
@@ -104,7 +105,7 @@ class _Order(_Addresses):
 
 
 class _Memory(_Addresses):
-    """Keeps all."""
+    """Keeps the whole storage."""
 
     def before(self, x: Any) -> torch.Tensor:
         super().before(x)
@@ -112,7 +113,7 @@ class _Memory(_Addresses):
         return _value(x)
 
     def placed(self, _x: Any, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-        """The new value of a tensor with this old one."""
+        """The new value of a tensor, written into a copy of the storage of ``old``."""
         new = _ordered(new, old)
         if _is_placed_as(new, old):
             return new
@@ -156,13 +157,13 @@ _BY_ADDRESS = (
 
 
 def _is_of_the_program() -> bool:
-    """Whether a call has a line of the program: AOTAutograd makes inputs of what they are views of."""
+    """Whether a call comes from the program; AOTAutograd also recreates inputs from their bases by ``as_strided``."""
     return bool(get_current_meta().get("stack_trace"))
 
 
 @functools.cache
 def _writes_elements(func: Any) -> bool:
-    """Whether an operator writes to an operand, whose sizes stay."""
+    """Whether an operator writes elements of an operand, rather than changing its sizes."""
     if not isinstance(func, torch._ops.OpOverload):
         return False
     return bool(func._schema.is_mutable) and torch.Tag.inplace_view not in func.tags
@@ -182,8 +183,8 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
 
 
 def _reach(x: Any) -> str:
-    """Of what ``as_strided`` has made, and of views of it: "itself" if that is all in the tensor it was made of,
-    "others" if other parts of the memory may be in it; "" for other tensors."""
+    """What a result of ``as_strided``, or a view of one, can reach: "itself" for only the tensor it was made of,
+    "others" for possibly other parts of the storage; "" for all other tensors."""
     return getattr(x, "symshape_reaches", "")
 
 
@@ -193,19 +194,19 @@ def _memory(x: Any) -> int:
 
 
 def _value(x: Any) -> torch.Tensor:
-    """What stands for a tensor in the trace."""
+    """The traced tensor inside of a functionalisation wrapper."""
     return torch._from_functional_tensor(x.elem)
 
 
 def _ordered(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """The new value of a tensor, laid out in the order of its old one."""
+    """``new`` laid out in the order of dims that ``old`` has in memory."""
     if not _all_equal(new.shape, old.shape) or _all_equal(new.stride(), old.stride()):
         return new
     return relaid(new, order_of_clone(old))
 
 
 def _is_placed_as(new: torch.Tensor, old: torch.Tensor) -> bool:
-    """Whether a tensor is where the other one is in a memory of the same size."""
+    """Whether two tensors have equal strides, offsets and storage sizes; also true if their shapes differ."""
     if not _all_equal(new.shape, old.shape):
         return True  # another tensor
     where, there = ((*x.stride(), x.storage_offset(), x.untyped_storage().nbytes()) for x in (new, old))
@@ -213,7 +214,7 @@ def _is_placed_as(new: torch.Tensor, old: torch.Tensor) -> bool:
 
 
 def _all_equal(left: Any, right: Any) -> bool:
-    with disable_proxy_modes_tracing():  # the graph needs no comparison
+    with disable_proxy_modes_tracing():  # the comparisons are not part of the graph
         return len(left) == len(right) and all(map(known_equal, left, right))
 
 

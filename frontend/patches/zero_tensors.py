@@ -1,8 +1,8 @@
-"""Tangents that are zero, of sizes that are symbols.
+"""Zero tangents of symbolic sizes.
 
-Forward differentiation writes a missing tangent as a tensor without memory, with a dispatch key of its own. What is at
-this key is C++ that reads sizes as numbers: each size would be a constant, of ``x - 1`` already. Here is the same in
-Python. As in eager mode such a zero times infinity is zero, and what is added to it stays as it is.
+Forward-mode differentiation represents a missing tangent as a tensor without memory, with a dispatch key of its own.
+The C++ kernels for that key read sizes as numbers, so that each size would become constant, already for ``x - 1``. Here
+are the same kernels in Python. As in eager mode, such a zero times infinity is zero, and adding it changes nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _KEY = torch._C.DispatchKey.ZeroTensor
 
 
 def zeros_of_any_size(changes: Changes) -> None:
-    """Tracing finds these rules where it would find those of C++."""
+    """Makes tracing find these kernels instead of the ones in C++."""
     changes.callback(_forget)
     changes.wrap(OpOverload, "_get_dispatch", _with_rules)
     _forget()
 
 
 def _forget() -> None:
-    """What was found before is looked for again."""
+    """Removes cached kernels, so that they are looked up again."""
     for op in get_cached_ops():
         op._dispatch_cache.pop(_KEY, None)
 
@@ -44,7 +44,7 @@ def _with_rules(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _rule_of(op: Any) -> Callable[..., Any] | None:
-    """None: PyTorch's is right, for a view, and for what it hands on as it is."""
+    """The kernel of an operator for zero tensors; None if PyTorch's is correct: views and fallthroughs."""
     if op in _RULES:
         return functools.partial(_RULES[op], op)
     hands_on = op.is_view or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _KEY)
@@ -60,7 +60,7 @@ def _dense(x: Any) -> Any:
 
 
 def _with_memory(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """With zeros in memory, which nothing may write to."""
+    """Calls an operator with zeros in memory. RuntimeError if it would write to one."""
     written = [x for x, argument in zip(args, op._schema.arguments) if argument.is_write]
     if any(map(_is_zero, pytree.tree_leaves((written, kwargs.get("out"))))):
         raise RuntimeError(f"{op}: a tangent that is zero everywhere has no memory to write to: call clone() first")
@@ -68,7 +68,7 @@ def _with_memory(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _result(op: Any, *operands: Any, **kwargs: Any) -> torch.Tensor:
-    """One of the size, the type and the device that the result has; nothing reads its elements."""
+    """A tensor with the result's size, type and device; its elements are not used."""
     found: torch.Tensor = op(*map(_dense, operands), **kwargs)
     return found
 
@@ -79,7 +79,7 @@ def _zeros_like(x: torch.Tensor) -> torch.Tensor:
 
 
 def _sum(op: Any, x: torch.Tensor, y: torch.Tensor, *, alpha: Any = 1) -> torch.Tensor:
-    """Of two of which one at least is zero: the other, negated by ``sub``."""
+    """The sum or difference of two tensors, at least one of them zero: the other one, negated for ``sub`` from zero."""
     like = _result(op, x, y)
     if _is_zero(x) and _is_zero(y):
         return _zeros_like(like)
@@ -100,7 +100,7 @@ def _quotient(op: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def _view(op: Any, x: torch.Tensor, size: Any, *args: Any) -> torch.Tensor:
-    """PyTorch's view of a traced zero is not one that is traced."""
+    """A view of a zero tensor. PyTorch's own view of a traced zero is not traced."""
     found: torch.Tensor = aten._efficientzerotensor(_dense(x).view(size).size(), dtype=x.dtype, device=x.device)
     return found
 

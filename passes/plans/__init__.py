@@ -1,2 +1,1 @@
-"""Passes of stage ``planned``: they choose the variants of each GPU kernel and write them as a table in its
-function."""
+"""Passes of stage ``planned``: they choose variants of each GPU kernel, as a table in its function."""

@@ -92,8 +92,7 @@ class _Search:
         return vector
 
     def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
-        """Whether the address without the fast index can be a multiple of ``vector`` elements; adds its symbols if
-        so."""
+        """Whether the address without the fast index can be a multiple of ``vector``; adds its symbols if so."""
         others = [dim.name for dim in self.kernel.dims if dim not in run]
         others += [name for name in sorted(access.address.symbols) if name.startswith(_PART)]
         origin = access.address.substitute(dict.fromkeys((*others, *(dim.name for dim in self.kernel.dims)), 0))

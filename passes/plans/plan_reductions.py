@@ -166,8 +166,7 @@ class PlanReductions(Pass):
         return rows
 
     def _held_part(self, kernel: KernelAccesses, width: int, most: int) -> Condition | None:
-        """The condition under which at most ``most`` parts of ``width`` rows are held at once; None if it never
-        holds."""
+        """The condition under which at most ``most`` parts of ``width`` rows are held at once; None if never."""
         rblock = self.part // width
         split = self.split(kernel, width, rblock)
         if split is None:

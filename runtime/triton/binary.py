@@ -36,9 +36,8 @@ def compile_stage(
 
 
 def current_target() -> Any:
-    """The GPUTarget of the current GPU; None on ROCm, where only Triton's driver knows it. Asking that driver is
-    avoided
-    elsewhere: it compiles C code at its first use, which direct_launch does not need."""
+    """The GPUTarget of the current GPU; None on ROCm, where only Triton's driver knows it. Elsewhere that
+    driver is not asked: it compiles C code at its first use, which direct_launch does not need."""
     from triton.backends.compiler import GPUTarget
 
     if torch.version.hip is not None:

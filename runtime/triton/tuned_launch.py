@@ -61,8 +61,7 @@ def _tuner(device: torch.device) -> Autotuner:
 
 
 def _worth_measuring(candidates: list[TritonVariant], able: list[int]) -> list[int]:
-    """The candidates in ``able``, without persistent variants whose block is more than twice the smallest such
-    block."""
+    """The candidates in ``able``, without persistent variants with blocks over twice the smallest such block."""
     held = {i: dict(candidates[i].stages[0].constants)["RBLOCK"] for i in able if candidates[i].form == "persistent"}
     least = min(held.values(), default=0)
     return [i for i in able if held.get(i, 0) <= 2 * least]

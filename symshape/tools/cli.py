@@ -131,8 +131,7 @@ def _report(args: Any, _rest: list[str]) -> int:
 
 
 def _pages(models: Sequence[str], output: str | None) -> list[Path]:
-    """The path of the HTML page of each model. OptionError if ``output`` is not a folder and there are several
-    models."""
+    """The path of the HTML page of each model. OptionError if ``output`` is no folder for several models."""
     if output is not None and len(models) == 1 and not Path(output).is_dir():
         require_folder_of(output)
         return [Path(output)]

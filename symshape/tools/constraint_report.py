@@ -10,8 +10,7 @@ from symshape.tools.report import ConstraintReport
 
 
 def read_constraints(module: ir.Module, context: PassContext) -> list[ConstraintReport]:
-    """All constraints of a module after the passes of ``context``: first those still in the IR, then the removed
-    ones."""
+    """All constraints of a module after the passes of ``context``: those still in the IR, then removed ones."""
     return [_report(entry) for entry in read_entries(module, context)]
 
 

@@ -49,8 +49,7 @@ def parse_expectations(text: str) -> list[Expectation]:
 
 
 def check(file: str, text: str, diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """Mismatches, formatted as ``file:line: error: ...``: unexpected diagnostics, then expectations that were not
-    met."""
+    """Mismatches, formatted as ``file:line: error: ...``: unexpected diagnostics, then unmet expectations."""
     waiting = parse_expectations(text)
     complaints = []
     reported = [d for diagnostic in diagnostics for d in (diagnostic, *diagnostic.notes)]

@@ -50,8 +50,7 @@ def tensors_of(output: Any) -> list[torch.Tensor]:
 
 
 def relative_error(actual: Any, expected: Any) -> float:
-    """The largest ``max|actual - expected| / max|expected|`` over all tensors; infinity if number, shape or type
-    differ."""
+    """The largest ``max|actual - expected| / max|expected|`` over all tensors; infinity if shapes or types differ."""
     pairs = tensors_of(actual), tensors_of(expected)
     if len(pairs[0]) != len(pairs[1]) or not pairs[1]:
         return float("inf")
@@ -128,8 +127,7 @@ CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process
 def seconds_per_call(
     run: Callable[[], Any], *, at_least: float = 0.05, most_calls: int = 1000, clock: Clock = time.perf_counter
 ) -> float:
-    """One timing sample: mean seconds per call, over as many calls as take ``at_least`` seconds (at most
-    ``most_calls``)."""
+    """One timing sample: mean seconds per call, over ``at_least`` seconds or ``most_calls`` calls."""
     calls, start = 0, clock()
     while True:
         run()
@@ -186,8 +184,7 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def environment() -> dict[str, Any]:
-    """What measurements depend on besides the code: date, machine, threads, package versions. Stored with each
-    result."""
+    """What measurements depend on besides the code: machine, threads, package versions. Stored with each result."""
     packages = ("torch", "torch-mlir", "transformers", "triton", "islpy", "llvmlite")
     return {
         "date": time.strftime("%Y-%m-%d"),

@@ -161,8 +161,7 @@ def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
 
 
 def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
-    """OptionError for flags without effect: flags of passes if no pass runs, or flags naming a pass that does not
-    run."""
+    """OptionError for flags without effect: pass flags if no pass runs, or that name a pass that does not run."""
     from symshape.passes.framework.pipeline_text import step_name
     from symshape.passes.stages import last_pass
 

@@ -1,5 +1,4 @@
-"""The report of a compile that ``symshape.explain`` returns: dataclasses for graphs, kernels, constraints,
-fallbacks."""
+"""The report that ``symshape.explain`` returns: dataclasses for graphs, kernels, constraints, fallbacks."""
 
 from __future__ import annotations
 
@@ -326,8 +325,7 @@ class GraphReport:
         return [one for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
 
     def stage(self, name: str) -> str:
-        """The IR text after a stage; if no pass ran in that stage, of the stage before it. SymshapeError if no IR is
-        kept."""
+        """The IR text after a stage, or the one before if no pass ran in it. SymshapeError if no IR is kept."""
         names = list(STAGES)
         if name in names:
             for stage in reversed(names[: names.index(name) + 1]):
@@ -359,8 +357,7 @@ class GraphReport:
         return sum(call_bytes(call, values) for call in self.called)
 
     def _values(self, sizes: Mapping[str, int], exprs: Iterable[Expr]) -> dict[str, int]:
-        """Values of all symbols in ``exprs``: ``sizes``, else hints. OptionError for a symbol unknown or without
-        one."""
+        """Values of all symbols in ``exprs``: ``sizes``, else hints. OptionError for an unknown one or no value."""
         used = {symbol for expr in exprs for symbol in expr.symbols}
         every = {symbol for expr in (*self._launch_sizes(), *self._call_sizes()) for symbol in expr.symbols}
         sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(every - self._names(), "")

@@ -56,8 +56,7 @@ def _of_zoo(name: str) -> Subject:
 
 
 def _function(name: str) -> tuple[Any, Callable[..., Any]]:
-    """The function of FILE.py:FUNCTION or MODULE:FUNCTION, and the function ``inputs`` beside it. OptionError if one is
-    missing."""
+    """The function of FILE.py:FUNCTION or MODULE:FUNCTION, and ``inputs`` beside it. OptionError if one is missing."""
     file, _, function = name.partition(":")
     module = _module(file) if function else None
     if module is None:

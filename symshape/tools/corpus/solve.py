@@ -193,8 +193,7 @@ def _warm_up(solver: Solver) -> None:
 
 
 def write_answers(questions: Path, found: Mapping[str, Answers]) -> None:
-    """Writes answers as one letter per question, in order, and times in microseconds. The file is replaced
-    atomically."""
+    """Writes answers as one letter per question, and times in microseconds. The file is replaced atomically."""
     solvers = {
         name: {
             "answers": "".join(LETTERS[one.answers[i]] for i in range(len(one.answers))),

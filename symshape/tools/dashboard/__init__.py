@@ -1,2 +1,1 @@
-"""The dashboard: aggregates what ``bench/dashboard.py`` measured into figures, a history with regressions, and a
-page."""
+"""The dashboard: turns what ``bench/dashboard.py`` measured into figures, a history with regressions, and a page."""

@@ -1,5 +1,4 @@
-"""Aggregates measurements: per model and way of running it, median and range over turns; geometric means over
-models."""
+"""Aggregates measurements: median and range over turns per model and way; geometric means over models."""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ def _run(line: dict) -> Run:
 
 
 def before(runs: Sequence[Run], new: Run) -> Run | None:
-    """The run to compare with: of other commits with the same setting, the newest of those sharing most models; or
-    None."""
+    """The run to compare with: of other commits with the same setting, the newest that shares most models; or None."""
     others = [run for run in runs if run.setting == new.setting and run.commit != new.commit]
     return max(reversed(others), key=lambda run: len(_models(run) & _models(new)), default=None)
 

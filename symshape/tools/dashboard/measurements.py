@@ -78,8 +78,7 @@ def of_figures(key: Key, date: str, figures: Mapping[str, Any]) -> Measurement:
 
 
 class Store:
-    """Measurements in a file of JSON lines, each written as soon as it is taken. Incomplete lines of a killed run are
-    skipped."""
+    """Measurements as JSON lines, each written as soon as it is taken. Incomplete lines of a killed run are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

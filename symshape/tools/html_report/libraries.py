@@ -10,8 +10,7 @@ from symshape.errors import OptionError
 
 
 def template_environment(folder: Path) -> Any:
-    """A Jinja environment for the templates in a folder; undefined names are errors. OptionError if jinja2 is
-    missing."""
+    """A Jinja environment for a folder of templates; undefined names are errors. OptionError if jinja2 is missing."""
     jinja2 = library("jinja2")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),

@@ -162,8 +162,7 @@ class _Reader:
             self._use(op, now)
 
     def _read_branches(self, op: Any) -> None:
-        """Appends steps and buffers of the branches. Returned buffers are skipped: they are results of the
-        operation."""
+        """Appends steps and buffers of the branches. Returned buffers are skipped: they are its results."""
         for name in subgraphs_of(op):
             function, start = self._branches.pop(name, None), len(self._program.steps)
             if function is not None:

@@ -1,5 +1,4 @@
-"""The stages of a graph for the page: operations, the lines of user code they come from, and the kernels they
-become."""
+"""The stages of a graph for the page: operations, their lines of user code, and the kernels they become."""
 
 from __future__ import annotations
 

@@ -64,8 +64,7 @@ def _is_rounding(got: Any, wanted: Any, noisy: Any) -> bool:
 
 
 def rounded_otherwise(x: Any) -> Any:
-    """Perturbs a floating-point tensor in place, randomly by a unit in the last place; returns other values
-    unchanged."""
+    """Perturbs a float tensor in place, randomly by a unit in the last place; returns other values unchanged."""
     if not isinstance(x, torch.Tensor) or x.dtype not in TOLERANCES or x.layout != torch.strided:
         return x
     generator = torch.Generator().manual_seed(1)

@@ -22,8 +22,7 @@ from symshape.stage_header import with_header
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure. ``kind``: an exit status, the name of a pass, or the type of an error. ``output``: the full
-    message."""
+    """A failure. ``kind``: exit status, the name of a pass, or the type of an error. ``output``: the full message."""
 
     kind: str
     output: str

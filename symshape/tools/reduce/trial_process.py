@@ -157,8 +157,7 @@ class _Fork:
 
 
 def _fork_again_and_again(requests: int, answers: int) -> NoReturn:
-    """The parent process: imports everything, forks, and never runs a program itself, so that each fork starts
-    intact."""
+    """The parent process: imports everything, forks, and never runs a program itself, so that forks start intact."""
     from symshape.tools.reduce import wrong_numbers  # noqa: F401 - imported before forking
 
     trial, others = _receive(requests), (requests, answers)

@@ -1,5 +1,4 @@
-"""The check for wrong numbers: compares a compiled program with the interpreter, which runs the same IR with
-PyTorch."""
+"""The check for wrong numbers: compares compiled code with the interpreter, which runs the same IR with PyTorch."""
 
 from __future__ import annotations
 

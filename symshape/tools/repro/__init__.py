@@ -1,5 +1,4 @@
-"""Repro files: Python files that reproduce the failure of a graph with dynamic sizes. Writes, runs and minifies
-them."""
+"""Writes, runs and minifies repro files: Python files that reproduce a graph's failure with dynamic sizes."""
 
 from symshape.tools.repro.problem import Argument as Argument
 from symshape.tools.repro.problem import Problem as Problem

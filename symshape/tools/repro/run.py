@@ -67,8 +67,7 @@ def results(
 
 
 def outputs(fn: Any, arguments: Sequence[Any], *, grad: bool) -> list[Any]:
-    """All outputs of a function, and the gradients of their sum with random weights (those of a plain sum are often
-    0)."""
+    """All outputs of a function, and gradients of their randomly weighted sum (those of a plain sum are often 0)."""
     with torch.set_grad_enabled(grad):
         found = pytree.tree_leaves(fn(*arguments))
         summed = [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]

@@ -106,8 +106,7 @@ def compile_watched(graph: Watched, compile_: Callable[[], Any]) -> Any:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Whether an error is a failure of the compiler, rather than the user's error or control flow of Dynamo or
-    symshape."""
+    """Whether an error is the compiler's failure, not the user's, nor control flow of Dynamo or symshape."""
     others = (*USER_ERRORS, Reanalyse)
     return not any(isinstance(one, others) or is_control_flow(one) for one in causes_of(error))
 

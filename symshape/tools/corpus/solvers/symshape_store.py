@@ -1,5 +1,4 @@
-"""symshape's prover as a solver: all of it (``ConditionStore``), or its first engine (``Facts``: bounds,
-divisibility)."""
+"""symshape's prover as a solver: all of it (``ConditionStore``), or its first engine (``Facts``)."""
 
 from __future__ import annotations
 
