@@ -50,7 +50,13 @@ def written(x: Tensor) -> list[Tensor]:
     return [one, two, torch.diag_embed(x.flatten()[:9])]
 
 
-FUNCTIONS = (joined, turned, triangles, chosen, padded, written)
+def quarters(x: Tensor) -> list[Tensor]:
+    y = x[None].expand(2, -1, -1)
+    parts = [y[..., ::2], y[..., ::2] * 2, y[:, :, : (y.shape[-1] + 1) // 2]]
+    return [torch.cat(parts, 1), torch.cat([x.new_zeros(1, 1, x.shape[-1]).expand(2, -1, -1), y], 1)]
+
+
+FUNCTIONS = (quarters, joined, turned, triangles, chosen, padded, written)
 
 
 def cuts(kernel: KernelReport) -> int:

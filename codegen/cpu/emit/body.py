@@ -92,8 +92,12 @@ class Body:
         """The loops of the pieces of the lane dim in [begin, end)."""
         state, pure = self.state, self.state.writer.pure
         if isinstance(piece, Cut):
-            low = pure(f"arith.maxsi {scalar(state, piece.at)}, {begin} : i64")
-            at = pure(f"arith.minsi {low}, {end} : i64")
+            at = scalar(state, piece.at)
+            if piece.whole:
+                above = pure(f"arith.cmpi sge, {at}, {state.constant(0, 'i64')} : i64")
+                at = pure(f"arith.select {above}, {begin}, {end} : i64")
+            else:
+                at = pure(f"arith.minsi {pure(f'arith.maxsi {at}, {begin} : i64')}, {end} : i64")
             self._in_pieces(piece.below, begin, at, inside)
             self._in_pieces(piece.above, at, end, inside)
             return

@@ -37,15 +37,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row."""
+    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row. ``whole``:
+    a whole row is above if ``at`` is at least 0, else below."""
 
     at: Expr
     below: Piece | Cut
     above: Piece | Cut
+    whole: bool = False
 
     @property
     def count(self) -> int:
-        """How often the row is cut."""
+        """How often a row is cut at most."""
+        if self.whole:
+            return max(self.below.count, self.above.count)
         return 1 + self.below.count + self.above.count
 
 
@@ -56,6 +60,7 @@ class _Part:
     kernel: LoopKernel
     where: tuple[Expr, ...]  # each at least 0 at its points
     at: Expr | None = None
+    whole: bool = False
     parts: tuple[_Part, ...] = ()
 
 
@@ -96,6 +101,7 @@ def pieces(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Cut
                 continue
             code -= _code(part.kernel)
             part.at, part.parts = _cut(part, question, lane.name)
+            part.whole = lane.name not in question.symbols
             waiting += part.parts
             code, count = code + sum(_code(one.kernel) for one in part.parts), count + 1
             break
@@ -130,7 +136,8 @@ def _facts(part: _Part) -> Facts:
 
 
 def _questions(kernel: LoopKernel, lane: str, facts: Facts) -> Iterator[Expr]:
-    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed."""
+    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed; then those
+    that are the same in a whole row, and decide what is read."""
     compared = comparisons(kernel)
     yield from (expr for expr in open_extrema(kernel) if _is_of(expr, lane))
     for instr in kernel.code:
@@ -138,6 +145,7 @@ def _questions(kernel: LoopKernel, lane: str, facts: Facts) -> Iterator[Expr]:
         if instr.address is not None and instr.op in ("load", "index"):
             found += _wraps(instr.address, facts)
         yield from (expr for expr in found if _is_of(expr, lane))
+    yield from (e for one in kernel.code for e in one.mask if one.op == "load" and lane not in e.symbols)
 
 
 def _is_of(expr: Expr, lane: str) -> bool:
@@ -161,6 +169,8 @@ def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Pa
     no = _decided(replace_where(part, -1 - question))
     yes = _decided(replace_where(part, question))
     rest = question.substitute({lane: 0})
+    if lane not in question.symbols:
+        return question, (no, yes)
     if question.coefficient(lane) == 1:  # d + rest >= 0
         return -rest, (no, yes)
     return rest + 1, (yes, no)
@@ -207,6 +217,6 @@ def _quotient(atom: Atom, facts: Facts) -> Expr | None:
 def _finished(part: _Part, plan: Schedule, width: int) -> Piece | Cut:
     if part.at is not None:
         below, above = (_finished(one, plan, width) for one in part.parts)
-        return Cut(part.at, below, above)
+        return Cut(part.at, below, above, part.whole)
     own = schedule(part.kernel, lane=plan.lane)
     return Piece(own, layout(part.kernel, own, width, tiled=False))
