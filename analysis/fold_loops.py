@@ -9,7 +9,7 @@ Zero padding becomes a masked load: a masked-out load is zero, so that its selec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import copysign
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
@@ -35,32 +35,29 @@ _AT_LEAST: dict[str, Callable[[Expr, Expr], Expr]] = {  # an expression that is 
     "sgt": lambda left, right: left - right - 1,
     "slt": lambda left, right: right - left - 1,
 }
+_CHOICES = ("arith.cmpi", "arith.minsi", "arith.maxsi", "holds")
 _CASTS = ("arith.index_cast", "arith.index_castui")
 _WIDE = ("index", "i64")
 _MOST_TERMS, _MOST_FACTORS = 64, 16  # limits for products: larger powers of indices are no addresses
 _SMALL = 1 << 31  # limit for coefficients: with larger ones sums and products of sizes might overflow
 
 
-def fold(kernel: LoopKernel, where: Sequence[Expr] = ()) -> LoopKernel:
-    """The same kernel with fewer instructions, for the points at which each expression of ``where`` is at least 0."""
-    return replace(kernel, code=_used(_folded(kernel, where).code))
+def fold(kernel: LoopKernel, facts: SpaceFacts | None = None) -> LoopKernel:
+    """The same kernel with fewer instructions; ``facts``: of the points at which it is computed, if not of all."""
+    return replace(kernel, code=_used(_folded(kernel, facts).code))
 
 
-def comparisons(kernel: LoopKernel) -> dict[int, Expr]:
-    """The results of comparisons that say whether an expression is at least 0, each with the expression."""
-    return _folded(kernel, ()).holds
+def open_choices(kernel: LoopKernel, facts: SpaceFacts | None = None) -> tuple[dict[int, Expr], list[Expr]]:
+    """What is asked of indices and has no answer yet: the results of comparisons that say whether an expression is at
+    least 0, each with the expression; of each minimum and maximum of two known indices the first less the second."""
+    if not any(instr.op in _CHOICES for instr in kernel.code):
+        return {}, []
+    found = _folded(kernel, facts)
+    return found.holds, found.extrema
 
 
-def open_extrema(kernel: LoopKernel) -> list[Expr]:
-    """Of each minimum or maximum of two known indices that is not always the same one: the first less the second."""
-    return _folded(kernel, ()).extrema
-
-
-def _folded(kernel: LoopKernel, where: Sequence[Expr]) -> _Folder:
-    facts = space_facts(kernel.args, kernel.dims)
-    if where:
-        facts = facts.at(where)
-    folder = _Folder(kernel, facts)
+def _folded(kernel: LoopKernel, facts: SpaceFacts | None) -> _Folder:
+    folder = _Folder(kernel, facts or space_facts(kernel.args, kernel.dims))
     for instr in kernel.code:
         folder.visit(instr)
     return folder
@@ -71,7 +68,7 @@ class _Folder:
 
     ``exprs``, ``conditions``, ``numbers``: results with known values. ``names``: results that equal an earlier value.
     ``zeros``: results that are +0. ``loads``: results of masked loads, with their masks. ``holds``: results that say
-    whether an expression is >= 0. ``extrema``: see `open_extrema`."""
+    whether an expression is >= 0. ``extrema``: see `open_choices`."""
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts

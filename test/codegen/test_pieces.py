@@ -50,7 +50,13 @@ def written(x: Tensor) -> list[Tensor]:
     return [one, two, torch.diag_embed(x.flatten()[:9])]
 
 
-FUNCTIONS = (joined, turned, triangles, chosen, padded, written)
+def quarters(x: Tensor) -> list[Tensor]:
+    y = x[None].expand(2, -1, -1)
+    parts = [y[..., ::2], y[..., ::2] * 2, y[:, :, : (y.shape[-1] + 1) // 2]]
+    return [torch.cat(parts, 1), torch.cat([x.new_zeros(1, 1, x.shape[-1]).expand(2, -1, -1), y], 1)]
+
+
+FUNCTIONS = (quarters, joined, turned, triangles, chosen, padded, written)
 
 
 def cuts(kernel: KernelReport) -> int:
@@ -114,3 +120,21 @@ def test_pieces_read_neighbours_and_nothing_else() -> None:
     (kernel,) = graph.kernels
     source = kernel.source
     assert "masked.gather" not in source and "vector.reduction" not in source
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_threads_begin_anywhere(threads: int) -> None:
+    """Units are counted by a nest of loops, of which each thread has a part."""
+
+    def around(x: Tensor) -> list[Tensor]:
+        permuted = x.permute(0, 2, 3, 1, 4) * 2
+        return [F.pad(x, (2, 1, 1, 3, 2, 2), mode="replicate"), permuted.contiguous(), torch.cat([x, x[:, :, 1:]], 2)]
+
+    compiled, before = symshape.compile(around, strict=True), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for sizes in ((3, 5, 13, 11, 67), (1, 7, 31, 3, 259), (2, 1, 2, 1, 4099), (64, 1, 9, 9, 40)):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(compiled(x), around(x), rtol=0, atol=0)
+    finally:
+        torch.set_num_threads(before)

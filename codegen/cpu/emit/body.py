@@ -92,8 +92,12 @@ class Body:
         """The loops of the pieces of the lane dim in [begin, end)."""
         state, pure = self.state, self.state.writer.pure
         if isinstance(piece, Cut):
-            low = pure(f"arith.maxsi {scalar(state, piece.at)}, {begin} : i64")
-            at = pure(f"arith.minsi {low}, {end} : i64")
+            at = scalar(state, piece.at)
+            if piece.whole:
+                above = pure(f"arith.cmpi sge, {at}, {state.constant(0, 'i64')} : i64")
+                at = pure(f"arith.select {above}, {begin}, {end} : i64")
+            else:
+                at = pure(f"arith.minsi {pure(f'arith.maxsi {at}, {begin} : i64')}, {end} : i64")
             self._in_pieces(piece.below, begin, at, inside)
             self._in_pieces(piece.above, at, end, inside)
             return
@@ -290,7 +294,11 @@ def for_units(
     end: str,
     body: Callable[[str, dict[str, str]], None],
 ) -> None:
-    """body(number, counters) for units in [begin, end): counters by division at the start, then like an odometer."""
+    """body(number, counters) for units in [begin, end): the last two counters by division at the start, then like an
+    odometer; loops for those before, so that what depends on these alone is computed less often."""
+    if len(counters) > 2:
+        _in_rows(state, counters, begin, end, body)
+        return
     writer, names = state.writer, [name for name, _ in counters]
     step = state.constant(1, "i64")
 
@@ -315,6 +323,33 @@ def for_units(
         return _advanced(state, current, sizes)
 
     writer.loop((begin, end, step), [(value, "i64") for value in start], several)
+
+
+def _in_rows(
+    state: State,
+    counters: Sequence[tuple[str, object]],
+    begin: str,
+    end: str,
+    body: Callable[[str, dict[str, str]], None],
+) -> None:
+    """The units of each point of the counters but the last two."""
+    pure, zero, one = state.writer.pure, state.constant(0, "i64"), state.constant(1, "i64")
+    outer, inner = counters[:-2], counters[-2:]
+    left, right = (scalar(state, size) for _, size in inner)  # type: ignore[arg-type]
+    size = pure(f"arith.maxsi {pure(f'arith.muli {left}, {right} : i64')}, {one} : i64")
+    rounded = pure(f"arith.subi {pure(f'arith.addi {end}, {size} : i64')}, {one} : i64")
+
+    def row(number: str, found: dict[str, str]) -> None:
+        first = pure(f"arith.muli {number}, {size} : i64")
+        lower = pure(f"arith.maxsi {pure(f'arith.subi {begin}, {first} : i64')}, {zero} : i64")
+        upper = pure(f"arith.minsi {pure(f'arith.subi {end}, {first} : i64')}, {size} : i64")
+
+        def unit(index: str, last: dict[str, str]) -> None:
+            body(pure(f"arith.addi {first}, {index} : i64"), {**found, **last})
+
+        for_units(state, inner, lower, upper, unit)
+
+    for_units(state, outer, truncated(state, begin, size), truncated(state, rounded, size), row)
 
 
 def _divided(state: State, number: str, sizes: list[str]) -> list[str]:

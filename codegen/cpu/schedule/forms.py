@@ -92,7 +92,7 @@ def _usual(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> lis
     """The usual form; in pieces, where rows have some. A short row is computed at once if that is light: a loop of each
     piece takes longer than a vector or two with masks."""
     parts = pieces(kernel, plan, usual, width)
-    if parts is None or usual.lane is None or any(instr.op == "extract" for instr in kernel.code):
+    if parts is None or not parts.count or usual.lane is None or any(instr.op == "extract" for instr in kernel.code):
         return [Form("", kernel, plan, usual, pieces=parts)]
     size, least = usual.lane.size, parts.count * width + 1
     number = size.as_int()

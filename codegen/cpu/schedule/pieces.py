@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from symshape.analysis.fold_loops import comparisons, fold, open_extrema
-from symshape.analysis.kernel_facts import space_facts
+from symshape.analysis.fold_loops import fold, open_choices
+from symshape.analysis.kernel_facts import SpaceFacts, space_facts
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.analysis.normalise_loops import normalise
 from symshape.codegen.cpu.schedule.layout import Layout, layout
@@ -37,15 +37,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row."""
+    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row. ``whole``:
+    a whole row is above if ``at`` is at least 0, else below."""
 
     at: Expr
     below: Piece | Cut
     above: Piece | Cut
+    whole: bool = False
 
     @property
     def count(self) -> int:
-        """How often the row is cut."""
+        """How often a row is cut at most."""
+        if self.whole:
+            return max(self.below.count, self.above.count)
         return 1 + self.below.count + self.above.count
 
 
@@ -54,8 +58,9 @@ class _Part:
     """A piece in the making: what holds at its points, and, once it is cut, where."""
 
     kernel: LoopKernel
-    where: tuple[Expr, ...]  # each at least 0 at its points
+    facts: SpaceFacts
     at: Expr | None = None
+    whole: bool = False
     parts: tuple[_Part, ...] = ()
 
 
@@ -65,7 +70,7 @@ def with_joined_dims(kernel: LoopKernel) -> LoopKernel:
     if len(kernel.dims) < 2 or any(dim.reduced for dim in kernel.dims):
         return kernel
     names = {dim.name for dim in kernel.dims}
-    found = {number: e for number, e in comparisons(kernel).items() if not names.isdisjoint(e.symbols)}
+    found = {number: e for number, e in open_choices(kernel)[0].items() if not names.isdisjoint(e.symbols)}
     if not found:
         return kernel
     holds = [
@@ -86,16 +91,18 @@ def pieces(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Cut
     size = lane.size.as_int()
     if size is not None and size <= _SHORT_VECTORS * width:
         return None
-    root = _Part(kernel, tuple(one.expr for one in kernel.known if one.kind == "ge"))
+    points = space_facts(kernel.args, kernel.dims).at(one.expr for one in kernel.known if one.kind == "ge")
+    root = _Part(kernel, points)
     waiting, count, code = [root], 1, _code(kernel)
     while waiting and count < _MOST and code <= _MOST_CODE:
         part = waiting.pop(0)
-        facts = _facts(part)
-        for question in _questions(part.kernel, lane.name, facts):
+        facts = part.facts.full
+        for question in _questions(part, lane.name):
             if facts.nonnegative(question) or facts.nonnegative(-1 - question):
                 continue
             code -= _code(part.kernel)
             part.at, part.parts = _cut(part, question, lane.name)
+            part.whole = lane.name not in question.symbols
             waiting += part.parts
             code, count = code + sum(_code(one.kernel) for one in part.parts), count + 1
             break
@@ -122,22 +129,17 @@ def _ends(part: _Part) -> Iterator[_Part]:
         yield from _ends(one)
 
 
-def _facts(part: _Part) -> Facts:
-    facts = space_facts(part.kernel.args, part.kernel.dims).full.copy()
-    for expr in part.where:
-        facts.assume_nonnegative(expr)
-    return facts
-
-
-def _questions(kernel: LoopKernel, lane: str, facts: Facts) -> Iterator[Expr]:
-    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed."""
-    compared = comparisons(kernel)
-    yield from (expr for expr in open_extrema(kernel) if _is_of(expr, lane))
-    for instr in kernel.code:
+def _questions(part: _Part, lane: str) -> Iterator[Expr]:
+    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed; then those
+    that are the same in a whole row, and decide what is read."""
+    compared, extrema = open_choices(part.kernel, part.facts)
+    yield from (expr for expr in extrema if _is_of(expr, lane))
+    for instr in part.kernel.code:
         found = [*instr.mask, *(compared[result] for result in instr.results if result in compared)]
         if instr.address is not None and instr.op in ("load", "index"):
-            found += _wraps(instr.address, facts)
+            found += _wraps(instr.address, part.facts.full)
         yield from (expr for expr in found if _is_of(expr, lane))
+    yield from (e for one in part.kernel.code for e in one.mask if one.op == "load" and lane not in e.symbols)
 
 
 def _is_of(expr: Expr, lane: str) -> bool:
@@ -158,21 +160,19 @@ def _wraps(address: Expr, facts: Facts) -> Iterator[Expr]:
 
 def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Part]]:
     """Where the answer changes, and the parts on both sides."""
-    no = _decided(replace_where(part, -1 - question))
-    yes = _decided(replace_where(part, question))
+    no, yes = _decided(part, -1 - question), _decided(part, question)
     rest = question.substitute({lane: 0})
+    if lane not in question.symbols:
+        return question, (no, yes)
     if question.coefficient(lane) == 1:  # d + rest >= 0
         return -rest, (no, yes)
     return rest + 1, (yes, no)
 
 
-def replace_where(part: _Part, more: Expr) -> _Part:
-    return _Part(part.kernel, (*part.where, more))
-
-
-def _decided(part: _Part) -> _Part:
-    """With what its points have in common."""
-    facts = _facts(part)
+def _decided(part: _Part, known: Expr) -> _Part:
+    """The points of the part at which an expression is at least 0, with what they have in common."""
+    points = part.facts.at([known])
+    facts = points.full
 
     def simplified(instr: Instr) -> Instr:
         if any(facts.nonnegative(-1 - expr) for expr in instr.mask):
@@ -189,7 +189,7 @@ def _decided(part: _Part) -> _Part:
         return replace(instr, mask=mask, address=address)
 
     code = tuple(map(simplified, part.kernel.code))
-    return _Part(fold(replace(part.kernel, code=code), part.where), part.where)
+    return _Part(fold(replace(part.kernel, code=code), points), points)
 
 
 def _quotient(atom: Atom, facts: Facts) -> Expr | None:
@@ -207,6 +207,6 @@ def _quotient(atom: Atom, facts: Facts) -> Expr | None:
 def _finished(part: _Part, plan: Schedule, width: int) -> Piece | Cut:
     if part.at is not None:
         below, above = (_finished(one, plan, width) for one in part.parts)
-        return Cut(part.at, below, above)
+        return Cut(part.at, below, above, part.whole)
     own = schedule(part.kernel, lane=plan.lane)
     return Piece(own, layout(part.kernel, own, width, tiled=False))
