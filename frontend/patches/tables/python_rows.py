@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.patches import (
+    absent_names,
     backward_calls,
     data_parallel,
     dynamo_nodes,
@@ -35,6 +36,38 @@ ROWS: tuple[Patch, ...] = (
             Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
         ),
         issue="pytorch/pytorch#167191",
+    ),
+    Patch(
+        "absent keys",
+        ("frame",),
+        (f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent",),
+        absent_names.absent_keys_are_guarded,
+        "after a KeyError that the function catches, a later call with the key would run the same graph",
+        (
+            Takes(f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent", "self, tx, arg"),
+            Takes(f"{VARIABLES}.dicts.ConstDictVariable.install_dict_contains_guard", "self, tx, args"),
+            Exists("torch._dynamo.exc.ObservedKeyError"),
+        ),
+    ),
+    Patch(
+        "absent attributes",
+        ("frame",),
+        (
+            f"{VARIABLES}.user_defined.UserDefinedObjectVariable.var_getattr",
+            f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr",
+            f"{VARIABLES}.misc.PythonModuleVariable.var_getattr",
+            f"{TENSOR}.var_getattr",
+        ),
+        absent_names.absent_attributes_are_guarded,
+        "after an AttributeError that the function catches, a later call with the attribute would run the same graph",
+        (
+            Takes(f"{VARIABLES}.user_defined.UserDefinedObjectVariable.var_getattr", "self, tx, name"),
+            Takes(f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr", "self, tx, name"),
+            Takes(f"{VARIABLES}.misc.PythonModuleVariable.var_getattr", "self, tx, name"),
+            Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
+            Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr"),
+            Exists("torch._dynamo.exc.ObservedAttributeError"),
+        ),
     ),
     Patch(
         "backward()",
