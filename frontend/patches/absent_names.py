@@ -47,7 +47,7 @@ def absent_attributes_are_guarded(changes: Changes) -> None:
 
 @functools.cache
 def _with_guard_on_attribute(usual: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any, str], Any]:
-    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.guards import install_guard
 
     @functools.wraps(usual)
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
@@ -55,10 +55,21 @@ def _with_guard_on_attribute(usual: Callable[[Any, Any, str], Any]) -> Callable[
             return usual(self, tx, name)
         except exc.ObservedAttributeError:
             if self.source and not _is_computed(getattr(self, "value", None), name):
-                install_guard(self.source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+                install_guard(_guard(self.source, name))
             raise
 
     return var_getattr
+
+
+def _guard(source: Any, name: str) -> Any:
+    """On whether there is such an attribute."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.source import AttrSource
+
+    if "attr" in inspect.signature(GuardBuilder.HASATTR).parameters:
+        return source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name))
+    of_attribute: Any = GuardBuilder.HASATTR  # in PyTorch 2.11
+    return AttrSource(source, name).make_guard(of_attribute)
 
 
 def _is_computed(owner: Any, name: str) -> bool:

@@ -65,7 +65,7 @@ ROWS: tuple[Patch, ...] = (
             Takes(f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr", "self, tx, name"),
             Takes(f"{VARIABLES}.misc.PythonModuleVariable.var_getattr", "self, tx, name"),
             Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
-            Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr"),
+            Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr | self, guard"),
             Exists("torch._dynamo.exc.ObservedAttributeError"),
         ),
     ),
