@@ -12,6 +12,7 @@ from symshape.frontend.patches import (
     lazy_modules,
     number_arguments,
     number_functions,
+    number_in_list,
     packed_rows,
     script_types,
     storage_offsets,
@@ -67,6 +68,17 @@ ROWS: tuple[Patch, ...] = (
             Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
             Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr | self, guard"),
             Exists("torch._dynamo.exc.ObservedAttributeError"),
+        ),
+    ),
+    Patch(
+        "numbers in lists",
+        ("frame",),
+        ("torch._dynamo.utils.iter_contains", f"{VARIABLES}.lists.iter_contains"),
+        number_in_list.symbols_are_compared,
+        "a number is compared with known numbers only, so `3 in x.shape` would be false",
+        (
+            Takes("torch._dynamo.utils.iter_contains", "items, search, tx, check_tensor_identity"),
+            Takes(f"{VARIABLES}.tensor.SymNodeVariable.evaluate_expr", "self, output_graph"),
         ),
     ),
     Patch(
