@@ -23,6 +23,7 @@ CALLS: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]] = {
     "computed": (lambda x: _chosen(x, 6 in [x.shape[0] * 2, x.shape[0] + 1]), ((3, 1), (5, 1), (4, 1), (0, 1))),
     "values": (lambda x: _chosen(x, 3 in {"a": x.shape[0], "b": x.shape[1]}.values()), ((4, 3), (3, 4), (2, 2))),
     "index": (lambda x: x * (list(x.shape).index(3) if 3 in x.shape else 5), ((4, 3), (3, 4), (2, 2))),
+    "pair": (lambda x: _chosen(x, (3, 4) in [tuple(x.shape), "3"]), ((4, 3), (3, 4), (2, 2), (3, 0))),
     "float": (lambda x: _chosen(x, 3.0 in x.shape), ((4, 3), (3, 4), (2, 2))),
 }
 
