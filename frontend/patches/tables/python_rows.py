@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.patches import (
+    absent_names,
     backward_calls,
     data_parallel,
     dynamo_nodes,
@@ -11,6 +12,7 @@ from symshape.frontend.patches import (
     lazy_modules,
     number_arguments,
     number_functions,
+    number_in_list,
     packed_rows,
     script_types,
     storage_offsets,
@@ -35,6 +37,49 @@ ROWS: tuple[Patch, ...] = (
             Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
         ),
         issue="pytorch/pytorch#167191",
+    ),
+    Patch(
+        "absent keys",
+        ("frame",),
+        (f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent",),
+        absent_names.absent_keys_are_guarded,
+        "after a KeyError that the function catches, a later call with the key would run the same graph",
+        (
+            Takes(f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent", "self, tx, arg"),
+            Takes(f"{VARIABLES}.dicts.ConstDictVariable.install_dict_contains_guard", "self, tx, args"),
+            Exists("torch._dynamo.exc.ObservedKeyError"),
+        ),
+    ),
+    Patch(
+        "absent attributes",
+        ("frame",),
+        (
+            f"{VARIABLES}.user_defined.UserDefinedObjectVariable.var_getattr",
+            f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr",
+            f"{VARIABLES}.misc.PythonModuleVariable.var_getattr",
+            f"{TENSOR}.var_getattr",
+        ),
+        absent_names.absent_attributes_are_guarded,
+        "after an AttributeError that the function catches, a later call with the attribute would run the same graph",
+        (
+            Takes(f"{VARIABLES}.user_defined.UserDefinedObjectVariable.var_getattr", "self, tx, name"),
+            Takes(f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr", "self, tx, name"),
+            Takes(f"{VARIABLES}.misc.PythonModuleVariable.var_getattr", "self, tx, name"),
+            Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
+            Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr | self, guard"),
+            Exists("torch._dynamo.exc.ObservedAttributeError"),
+        ),
+    ),
+    Patch(
+        "numbers in lists",
+        ("frame",),
+        ("torch._dynamo.utils.iter_contains", f"{VARIABLES}.lists.iter_contains"),
+        number_in_list.symbols_are_compared,
+        "a number is compared with known numbers only, so `3 in x.shape` would be false",
+        (
+            Takes("torch._dynamo.utils.iter_contains", "items, search, tx, check_tensor_identity"),
+            Takes(f"{VARIABLES}.tensor.SymNodeVariable.evaluate_expr", "self, output_graph"),
+        ),
     ),
     Patch(
         "backward()",

@@ -1,0 +1,77 @@
+"""Keys and attributes that were not there when a function was traced.
+
+Where Python raises a KeyError or an AttributeError and the function goes on (``try: k = options["k"]``), Dynamo traces
+the way without it, and asks at no later call whether it is there by now. Here that is a guard.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch._dynamo import exc
+
+from symshape.frontend.patches.patch import Changes
+
+
+def absent_keys_are_guarded(changes: Changes) -> None:
+    """Of dictionaries that the function is given, or finds."""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    changes.wrap(ConstDictVariable, "getitem_const_raise_exception_if_absent", _with_guard_on_key)
+
+
+@functools.cache
+def _with_guard_on_key(usual: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    @functools.wraps(usual)
+    def getitem(self: Any, tx: Any, arg: Any) -> Any:
+        try:
+            return usual(self, tx, arg)
+        except exc.ObservedKeyError:
+            self.install_dict_contains_guard(tx, [arg])
+            raise
+
+    return getitem
+
+
+def absent_attributes_are_guarded(changes: Changes) -> None:
+    """Of objects of users' classes, layers among them, of classes, modules and tensors."""
+    from torch._dynamo.variables import misc, tensor, user_defined
+
+    of = (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable, misc.PythonModuleVariable)
+    for owner in (*of, tensor.TensorVariable):
+        changes.wrap(owner, "var_getattr", _with_guard_on_attribute)
+
+
+@functools.cache
+def _with_guard_on_attribute(usual: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any, str], Any]:
+    from torch._dynamo.guards import install_guard
+
+    @functools.wraps(usual)
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        try:
+            return usual(self, tx, name)
+        except exc.ObservedAttributeError:
+            if self.source and not _is_computed(getattr(self, "value", None), name):
+                install_guard(_guard(self.source, name))
+            raise
+
+    return var_getattr
+
+
+def _guard(source: Any, name: str) -> Any:
+    """On whether there is such an attribute."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.source import AttrSource
+
+    if "attr" in inspect.signature(GuardBuilder.HASATTR).parameters:
+        return source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name))
+    of_attribute: Any = GuardBuilder.HASATTR  # in PyTorch 2.11
+    return AttrSource(source, name).make_guard(of_attribute)
+
+
+def _is_computed(owner: Any, name: str) -> bool:
+    """Whether a property has raised the error: a guard would run it at every call."""
+    return inspect.getattr_static(owner, name, _is_computed) is not _is_computed
