@@ -9,6 +9,7 @@ same program, up to the next barrier. An error slot is left out: every program m
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,7 +127,7 @@ def watched() -> Iterator[list[Launch]]:
 
     from symshape.runtime.triton import launch
 
-    builder, launches = interpreter.interpreter_builder, list[Launch]()
+    builder, launches, own = interpreter.interpreter_builder, list[Launch](), threading.local()  # of each thread
 
     def noting(method: Callable[..., Any], kind: str, at: int, mask: int, stored: int | None) -> Callable[..., Any]:
         def call(*args: Any, **given: Any) -> Any:
@@ -137,22 +138,23 @@ def watched() -> Iterator[list[Launch]]:
             values = None if stored is None else np.broadcast_to(args[stored].data, shape).ravel()[held]
             size = np.dtype(interpreter._get_np_dtype(args[at].get_element_ty())).itemsize
             addresses = np.asarray(args[at].data, np.uint64).ravel()[held]
-            launches[-1].accesses.append(Access(kind, tuple(builder.grid_idx), addresses, size, values))
+            own.launch.accesses.append(Access(kind, tuple(builder.grid_idx), addresses, size, values))
             return method(*args, **given)
 
         return call
 
     def barrier(*args: Any, **given: Any) -> Any:
-        launches[-1].accesses.append(Access("barrier", tuple(builder.grid_idx), np.zeros(0, np.uint64), 1))
+        own.launch.accesses.append(Access("barrier", tuple(builder.grid_idx), np.zeros(0, np.uint64), 1))
         return builder_barrier(*args, **given)
 
     builder_barrier, given = builder.create_barrier, launch._Interpreted.__call__
 
     def launching(self: Any, device: torch.device, programs: int, *args: Any) -> None:
-        launches.append(Launch(self.stage.function, [x for x in args if isinstance(x, torch.Tensor)]))
+        own.launch = Launch(self.stage.function, [x for x in args if isinstance(x, torch.Tensor)])
+        launches.append(own.launch)
         given(self, device, programs, *args)
-        problems = list(dict.fromkeys(launches[-1].problems()))
-        launches[-1].accesses.clear()
+        problems = list(dict.fromkeys(own.launch.problems()))
+        own.launch.accesses.clear()
         assert not problems, f"{self.stage.function} {dict(self.stage.constants)}: {'; '.join(problems)}"
 
     with contextlib.ExitStack() as patches:
