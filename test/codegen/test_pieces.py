@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +140,17 @@ def test_threads_begin_anywhere(threads: int) -> None:
             torch.testing.assert_close(compiled(x), around(x), rtol=0, atol=0)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_row_that_is_not_computed_reads_nothing() -> None:
+    """What is the same in a whole row is read before its loop, and only where the row has points of the piece."""
+    sys.path.append(str(Path(__file__).parents[1] / "programs"))
+    from poison import guarded  # the memory of arguments ends at a page that cannot be read
+
+    def join(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.relu(x * weight[:, None]), y], 1)
+
+    compiled = symshape.compile(join)
+    for batch, few, many, width in ((2, 3, 2000, 67), (1, 1, 1500, 33), (3, 5, 1, 131)):
+        given = guarded([torch.randn(batch, few, width), torch.randn(few), torch.randn(batch, many, width)])
+        torch.testing.assert_close(compiled(*given), join(*given))

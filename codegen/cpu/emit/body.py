@@ -101,10 +101,19 @@ class Body:
             self._in_pieces(piece.below, begin, at, inside)
             self._in_pieces(piece.above, at, end, inside)
             return
-        usual = self.schedule, self.layout, state.groups
+        usual = self.schedule, self.layout, state.groups, state.uniform_depth
         self.schedule, self.layout, state.groups = piece.plan, piece.division, piece.division.groups
-        self._along(begin, end, inside)
-        self.schedule, self.layout, state.groups = usual
+
+        def loops() -> Sequence[str]:
+            state.uniform_depth = state.writer.depth
+            self._along(begin, end, inside)
+            return []
+
+        if piece.reads_outside:
+            state.writer.branch(pure(f"arith.cmpi slt, {begin}, {end} : i64"), [], loops)
+        else:
+            self._along(begin, end, inside)
+        self.schedule, self.layout, state.groups, state.uniform_depth = usual
 
     def _along(self, begin: str, end: str, inside: Callable[[], None]) -> None:
         """inside() for the vectors of the lane dim in [begin, end)."""

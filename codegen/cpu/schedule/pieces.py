@@ -22,16 +22,19 @@ from symshape.prover.numbers.facts import Facts
 _MOST = 8  # pieces; what is not decided then is asked at each point, as without pieces
 _MOST_CODE = 256  # cheap operations in all of them together, for the sake of compile time
 _FREE = ("index", "constant", "arith.index_cast")  # outside of the loop, or part of other operations
+_READS = ("load", "extract")
 _MOST_ROUNDS = 3  # of an index around a dim
 _SHORT_VECTORS = 2  # a row of no more vectors has too few points for loops of its own
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is computed at the points of one piece, and how."""
+    """What is computed at the points of one piece, and how. ``reads_outside``: it loads what is the same at all of its
+    points. Such a load goes before the loop, and may be out of bounds if the piece has no points."""
 
     plan: Schedule
     division: Layout
+    reads_outside: bool
     count: int = 0  # of cuts
 
 
@@ -209,4 +212,7 @@ def _finished(part: _Part, plan: Schedule, width: int) -> Piece | Cut:
         below, above = (_finished(one, plan, width) for one in part.parts)
         return Cut(part.at, below, above, part.whole)
     own = schedule(part.kernel, lane=plan.lane)
-    return Piece(own, layout(part.kernel, own, width, tiled=False))
+    reads = [one.address for one in part.kernel.code if one.op in _READS]
+    lane = "" if plan.lane is None else part.kernel.dims[plan.lane].name
+    outside = any(address is None or lane not in address.symbols for address in reads)
+    return Piece(own, layout(part.kernel, own, width, tiled=False), outside)
