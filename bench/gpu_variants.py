@@ -229,6 +229,11 @@ def launches(one: Recorded, processors: int) -> dict[str, Callable[[], None]]:
         ways = mixtures(base, *one.points) if one.others else candidates(base, *one.points, processors, column)
         for variant in ways:
             found[variant.name] = load(emitter.emit_triton(one.report.loops, [variant]))
+        if base.form in SPLIT:
+            once = replace(base, condition=TRUE, one_launch=not base.one_launch)
+            found["one launch" if once.one_launch else "two launches"] = load(
+                emitter.emit_triton(one.report.loops, [once])
+            )
         for step in COMBINE if base.form in SPLIT else ():
             kernel = emitter.emit_triton(one.report.loops, [replace(base, condition=TRUE, yblock=step)])
             found[f"combined{step}"] = load(kernel)

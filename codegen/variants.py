@@ -35,6 +35,8 @@ class Variant:
     ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there;
                     "split_persistent", "mixed_split": those of a program; "mixed": all of them)
     ``num_stages``  "mixed": groups of rows whose reads are under way together
+    ``one_launch``  "split", "split_persistent": the program of a group of rows that ends last combines their partial
+                    results; there is no second launch
     ``index_bits``  of address arithmetic: 32 or 64
     ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
                     and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of
@@ -54,6 +56,7 @@ class Variant:
     rblock: int = 0
     num_warps: int = 4
     num_stages: int = 1
+    one_launch: bool = False
     index_bits: int = 32
     aligned: tuple[str, ...] = ()
     splits: Expr | None = None

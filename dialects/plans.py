@@ -22,7 +22,8 @@ MIXED_SPLIT, SEPARATE = "mixed_split", "separate"
 REDUCTIONS = ("persistent", "headed", "looped", *SPLIT, MIXED, MIXED_SPLIT)
 FORMS = ("pointwise", "tile", *REDUCTIONS, SEPARATE)
 VARIANT_FIELDS = (
-    *("name", "form", "xblock", "yblock", "rblock", "num_warps", "num_stages", "index_bits", "aligned", "dims"),
+    *("name", "form", "xblock", "yblock", "rblock", "num_warps", "num_stages", "one_launch", "index_bits", "aligned"),
+    "dims",
 )
 PROCESSORS = "processors"
 ALIGNMENT = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
@@ -81,13 +82,15 @@ class VariantOp(Op, name="variant"):
     - "separate", of such a kernel too: its launches one after the other.
 
     ``num_stages``: in the form "mixed", groups of rows whose reads are under way together; else 1.
+    ``one_launch``: in the forms "split" and "split_persistent", there is no second launch: of the programs that share
+    rows, the one that ends last combines what all have found.
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).
 
     ```mlir
     "symshape.variant"(%fits) {name = "persistent512", form = "persistent", xblock = 2 : i64, yblock = 0 : i64,
-        rblock = 512 : i64, num_warps = 4 : i64, num_stages = 1 : i64, index_bits = 32 : i64, aligned = ["in0", "s1"],
-        dims = []} : (i1) -> ()
+        rblock = 512 : i64, num_warps = 4 : i64, num_stages = 1 : i64, one_launch = false, index_bits = 32 : i64,
+        aligned = ["in0", "s1"], dims = []} : (i1) -> ()
     "symshape.variant"(%few, %splits) {name = "split", form = "split", ...} : (i1, index) -> ()
     ```
     """
@@ -99,6 +102,7 @@ class VariantOp(Op, name="variant"):
     rblock: ir.IntegerAttr
     num_warps: ir.IntegerAttr
     num_stages: ir.IntegerAttr
+    one_launch: ir.IntegerAttr  # a BoolAttr
     index_bits: ir.IntegerAttr
     aligned: ir.ArrayAttr
     dims: ir.ArrayAttr
@@ -131,6 +135,8 @@ class VariantOp(Op, name="variant"):
         stages = self.num_stages.value
         if stages < 1 or stages > 1 and form != MIXED:
             return bad(self, f"form '{form}' cannot have num_stages {stages}")
+        if self.one_launch.value and form not in SPLIT:
+            return bad(self, f"form '{form}' has no launches to make one of")
         warps = self.num_warps.value
         return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")
 

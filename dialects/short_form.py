@@ -55,7 +55,7 @@ FORMS: Final[Mapping[str, str]] = {
     "symshape.processors": "",
     "symshape.address": "%source",
     "symshape.variant": "$name if %condition form $form xblock $xblock {yblock $yblock=0} {rblock $rblock=0} "
-    "warps $num_warps {stages $num_stages=1} bits $index_bits "
+    "warps $num_warps {stages $num_stages=1} {one_launch $one_launch=false} bits $index_bits "
     "{splits [%splits...]} {dims $dims=[]} {aligned $aligned=[]}",
     "host.call": "@$target&arguments {results $result_indices} {fresh} {draws} {checked} {collective $collective} "
     "{since $reason}",

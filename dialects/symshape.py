@@ -166,9 +166,13 @@ def enclosing_function(op: ir.OpView) -> ir.OpView | None:
     return parent.opview if parent is not None else None
 
 
+# MLIR's BoolAttr is an IntegerAttr of i1; the bindings' is a class of its own, which IRDL has no constraint for.
+_WITH_BOOLS = (ir.IntegerAttr, ir.BoolAttr)
+
+
 def _only_if_well_formed(verify: Any, fields: Sequence[Any]) -> Any:
     operands, attrs, results, _ = ext.partition_fields(fields)
-    kinds = [(a.name, a.constraint) for a in attrs]
+    kinds = [(a.name, _WITH_BOOLS if a.constraint is ir.IntegerAttr else a.constraint) for a in attrs]
     operands_fit, results_fit = _fitting(operands), _fitting(results)
 
     def verify_invariants(self: ir.OpView) -> bool:

@@ -20,7 +20,7 @@ ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RN
 class FunctionText:
     """A jit function while it is printed. ``own``: arguments besides the common ones; ``blocks``: names of the
     constexpr block sizes; ``bounds``: mask bounds that are multiples of 16 in some variant; ``calls``: a function
-    printed before it, which receives the arguments unchanged."""
+    printed before it, which receives the arguments unchanged; ``passes_on``: so do others, printed elsewhere."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class FunctionText:
         axis_of: dict[str, str] | None = None,
         calls: FunctionText | None = None,
         segments: Sequence[Segment] = (ONE,),
+        passes_on: bool = False,
     ) -> None:
         self.kernel, self.name, self.own, self.calls = kernel, name, tuple(own), calls
         self.index = IndexText(kernel, flat=axis_of is None)
@@ -45,7 +46,7 @@ class FunctionText:
         for symbol in kernel.symbols:
             self.line(f"{symbol} = tl.cast({symbol}, {'tl.int64' if symbol in numbers else 'INDEX'})")
         for arg in kernel.args:
-            if arg.by_value and calls is None:
+            if arg.by_value and calls is None and not passes_on:
                 self.line(f"{arg.name} = {number(arg)}")
 
     def line(self, *texts: str) -> None:

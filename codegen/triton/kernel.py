@@ -9,7 +9,7 @@ from functools import cached_property
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.codegen.triton.body import check_types
-from symshape.codegen.triton.forms import function_of, stage_of
+from symshape.codegen.triton.forms import function_of, groups_text, stage_of
 from symshape.codegen.triton.function import ALIGNED, WHOLE, FunctionText
 from symshape.codegen.triton.launcher import by_value, launcher_text
 from symshape.codegen.triton.mixed import MixedWriter, call_lines, callees
@@ -19,7 +19,7 @@ from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
 from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.errors import KernelError
-from symshape.prover.numbers.expr import ceildiv, product
+from symshape.prover.numbers.expr import ceildiv, maximum, product
 
 __all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
 
@@ -58,6 +58,7 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
         for axis, reduced in (("xnumel", False), ("rnumel", True))
     }
     separate = call_lines(kernel) if kernel.mixed is not None else ()
+    functions = {f.name: f.own for f in emitter.functions.values()}
     return TritonKernel(
         name=name,
         source=_source(kernel, name, emitter.functions, sizes),
@@ -66,8 +67,8 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
         checks_index=kernel.checks_index,
         **sizes,
         variants=tuple(variant for _, variant in emitted),
-        functions={f.name: f.own for f in emitter.functions.values()},
-        launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes, emitted, separate),
+        functions=functions,
+        launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes, emitted, functions, separate),
         by_value=by_value(kernel.args),
         data=tuple(s for s in kernel.symbols if s in kernel.numbers),
         calls=callees(kernel),
@@ -93,7 +94,7 @@ class _Emitter:
         kernel = self.kernel
         workspace: tuple[tuple[str, str], ...] = ()
         if variant.form in SPLIT:
-            functions, stages = self.split.functions(variant.form), self.split.stages(variant)
+            functions, stages = self.split.functions(variant.form, variant.one_launch), self.split.stages(variant)
             workspace = self.split.workspace.sizes()
         elif variant.form in (MIXED, MIXED_SPLIT):
             functions, stages = self.mixed.functions(variant.form), self.mixed.stages(variant)
@@ -158,11 +159,13 @@ def _emitted(
         variant.condition.python(),
         _splits(kernel, variant),
         tuple(workspace),
+        groups_text(variant.xblock) if variant.one_launch else "",
     )
 
 
 def _splits(kernel: LoopKernel, variant: Variant) -> str:
     """Python for the number of programs that share a row; "" if none do."""
     if variant.form in ("split_persistent", MIXED_SPLIT):
-        return ceildiv(product(d.size for d in kernel.dims if d.reduced), variant.rblock).python()
+        parts = ceildiv(product(d.size for d in kernel.dims if d.reduced), variant.rblock)
+        return (maximum(parts, 1) if variant.one_launch else parts).python()  # none would combine
     return "" if variant.splits is None else variant.splits.python()

@@ -56,10 +56,12 @@ def launcher_text(
     checks_index: bool,
     sizes: Mapping[str, str],
     variants: Sequence[tuple[Variant, TritonVariant]],
+    functions: Mapping[str, Sequence[str]],
     separate: Sequence[str] = (),
 ) -> str:
     """The source of the launcher. ``sizes``: Python for "xnumel" and "rnumel", the numbers of parallel and reduced
-    points; ``separate``: lines for the form "separate", which has results even if there are no rows."""
+    points; ``functions``: their own arguments, by name; ``separate``: lines for the form "separate", which has results
+    even if there are no rows."""
     tests, chosen = _conditions([variant.condition for variant, _ in variants])
     body = [f"xnumel = {sizes['xnumel']}"]
     body += [f"rnumel = {sizes['rnumel']}"] if separate else ["if xnumel <= 0:", "    return"]
@@ -74,7 +76,7 @@ def launcher_text(
             defined.add(PROCESSORS)
         body += [f"{name} = {tests[name]}" for name in names if name not in defined]
         defined.update(names)
-        lines = _launches(variant, given) if variant.stages else list(separate)
+        lines = _launches(variant, given, functions) if variant.stages else list(separate)
         if not condition:
             body += lines
             break
@@ -83,17 +85,16 @@ def launcher_text(
     return "\n".join([head, *(f"    {line}" for line in body), ""])
 
 
-def _launches(variant: TritonVariant, values: Sequence[str]) -> list[str]:
-    lines, own = [], []
+def _launches(variant: TritonVariant, values: Sequence[str], functions: Mapping[str, Sequence[str]]) -> list[str]:
+    lines = []
     if variant.splits:
         lines.append(f"splits = {variant.splits}")
-        for dtype, size in variant.workspace:
-            lines.append(f"workspace_{dtype} = empty({size}, {dtype!r}, device)")
-            own.append(f"workspace_{dtype}")
-        own.append("splits")
+        lines += [f"workspace_{dtype} = empty({size}, {dtype!r}, device)" for dtype, size in variant.workspace]
+    if variant.counters:
+        lines.append(f"counters = zero_counters({variant.counters}, device)")
     for i, stage in enumerate(variant.stages):
-        programs = stage.programs
-        lines.append(f"{launch_name(variant, i)}(device, {programs}, {', '.join([*values, *own])})")
+        given = ", ".join([*values, *functions[stage.function]])
+        lines.append(f"{launch_name(variant, i)}(device, {stage.programs}, {given})")
     return lines
 
 

@@ -1,10 +1,14 @@
 """Prints split reductions: several programs share a row and write partial results to a workspace; a second launch
-combines them.
+combines them, or the program that ends last.
 
 For each sweep of the schedule, ``partialK`` computes a part of the reduced points in steps (``heldK``, form
 "split_persistent", holds its part at once). ``combineK`` combines the partial results in order, runs the row-level work
 and stores that become possible, and keeps what later sweeps need. A last sweep that only stores has no ``combine``. No
-atomics are used, so that results are bitwise reproducible.
+atomics add them up, so that results are bitwise reproducible.
+
+With ``one_launch`` of the variant, ``partialK`` or ``heldK`` is followed by ``combineK`` in that program of a group of
+rows that ends last: ``partial_combinedK``, ``held_combinedK``. The programs of a group count themselves in a counter,
+as in "threadFenceReduction" of NVIDIA's CUDA samples; none waits for another.
 
 The workspace of an element type has a value per row for each result that a later sweep needs, then a value per row and
 part for each partial result. The parts of a row are contiguous; in reductions of columns, neighbouring rows are.
@@ -12,7 +16,7 @@ part for each partial result. The parts of a row are contiguous; in reductions o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,11 +34,18 @@ from symshape.dialects.plans import MIXED
 # contiguous), partial results combined at a time, and warps.
 _COMBINED_ROWS: Final = 8
 _COMBINED: Final = 4096
+_COMBINED_IN_PARTS: Final = 2048  # the same in one launch, which has as many registers as the parts need
 _COMBINE_WARPS: Final = 8
 _COMBINED_BY_A_WARP: Final = 512
 _MAX_WARPS: Final = 32
 _UNROLLED: Final = 2  # unroll factor of the loop, for loads in flight; not used for larger steps
 _STORED: Final = {"i1": "i8"}  # element type in the workspace, if it differs
+_PART: Final = {"split": "partial", "split_persistent": "held"}  # functions that compute a part of a row, by form
+COMBINE: Final = "combine"
+COUNTERS: Final = "counters"  # the argument of functions whose programs count themselves
+# Constants of a function that combines: rows, partial results at a time, points of a part, unroll factor, and whether
+# several programs share its rows.
+_COMBINING: Final = ("XBLOCK", "RBLOCK", "STEP", "UNROLLED", "SHARED")
 
 
 @dataclass(frozen=True)
@@ -113,23 +124,31 @@ class SplitWriter:
             slots(sorted({*self._kept(), *kept}), self.types), slots(self._partial(), self.types), is_column(kernel)
         )
 
-    def functions(self, form: str) -> list[FunctionText]:
+    def functions(self, form: str, one_launch: bool = False) -> list[FunctionText]:
         """All functions of a form, in launch order."""
         partial = self._partial_function if form == "split" else self._held_function
-        write = {"partial": partial, "held": partial, "combine": self._combine_function}
-        return [write[kind](k) for kind, k in self._launches(form)]
+        write = {_PART[form]: partial, COMBINE: self._combine_function}
+        functions: list[FunctionText] = []
+        for kind, k in self._launches(form):
+            functions.append(write[kind](k))
+            if one_launch and kind == COMBINE:
+                functions.append(self._combined_function(functions[-2], functions[-1], k))
+        return functions
 
     def stages(self, variant: Variant) -> list[TritonStage]:
         """The launches of a variant. The launcher computes ``splits``, the number of programs that share a row."""
         groups = groups_text(variant.xblock)
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
-        return [
-            combine_stage(f"{self.name}_combine{k}", variant)
-            if kind == "combine"
-            else TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared)
-            for kind, k in self._launches(variant.form)
-        ]
+        stages = []
+        for kind, k in self._launches(variant.form):
+            if kind != COMBINE:
+                stages.append(TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared))
+            elif variant.one_launch:
+                stages[-1] = self._combined_stage(stages[-1], variant, k)
+            else:
+                stages.append(combine_stage(f"{self.name}_combine{k}", variant))
+        return stages
 
     def reductions(self) -> list[FunctionText]:
         """The functions of form "split_persistent" without the last sweep, which has no reduction."""
@@ -148,9 +167,9 @@ class SplitWriter:
 
     def _launches(self, form: str) -> Iterator[tuple[str, int]]:
         for k in self.sweeps:
-            yield ("partial" if form == "split" else "held"), k
+            yield _PART[form], k
             if self.plan.sweeps[k].reductions:
-                yield "combine", k
+                yield COMBINE, k
 
     # What is where.
 
@@ -197,9 +216,13 @@ class SplitWriter:
 
     # The functions.
 
-    def _function(self, kind: str, blocks: list[str], *points: str, calls: FunctionText | None = None) -> FunctionText:
-        own = [*(f"workspace_{dtype}" for dtype in self.workspace.dtypes), "splits", *points]
-        f = FunctionText(self.kernel, f"{self.name}_{kind}", blocks, own=own, bounds=self.bounds, calls=calls)
+    def _function(
+        self, kind: str, blocks: Sequence[str], *more: str, calls: FunctionText | None = None, passes_on: bool = False
+    ) -> FunctionText:
+        own = [*(f"workspace_{dtype}" for dtype in self.workspace.dtypes), "splits", *more]
+        f = FunctionText(
+            *(self.kernel, f"{self.name}_{kind}", blocks), own=own, bounds=self.bounds, calls=calls, passes_on=passes_on
+        )
         f.line("splits = tl.cast(splits, INDEX)")
         f.bound("xnumel", f.parallel)
         f.bound("rnumel", f.reduced)
@@ -293,8 +316,9 @@ class SplitWriter:
         return f"v{number}.to(tl.int8)" if self.types[number] == "i1" else f"v{number}"
 
     def _combine_function(self, k: int) -> FunctionText:
-        f = self._function(f"combine{k}", ["XBLOCK", "RBLOCK", "STEP", "UNROLLED"])
-        f.points("tl.program_id(0).to(INDEX)")
+        f = self._function(f"{COMBINE}{k}", _COMBINING)
+        f.line("group = tr.group(tl.program_id(0).to(INDEX), xnumel, XBLOCK, SHARED)")
+        f.points("group")
         reductions = self.plan.sweeps[k].reductions
         for instr in reductions:
             f.line(*start(instr, "tl.int64"))
@@ -313,6 +337,31 @@ class SplitWriter:
         for number in sorted(self._found_in(k) & self.workspace.kept.keys()):
             f.line(f"tl.store({self.workspace.row(number)}, {self._stored(number)}, mask=xmask)")
         return f
+
+    def _combined_function(self, partial: FunctionText, combine: FunctionText, k: int) -> FunctionText:
+        """Both in one launch."""
+        kind = partial.name.removeprefix(f"{self.name}_").removesuffix(str(k))
+        f = self._function(
+            f"{kind}_combined{k}", ["XBLOCK", "RBLOCK", "COMBINED", "UNROLLED"], COUNTERS, passes_on=True
+        )
+        as_here = {"RBLOCK": "COMBINED", "STEP": "RBLOCK", "SHARED": "True"}
+        given = [*f.given(), *partial.own]
+        constants = [as_here.get(name, name) for name in combine.constants]
+        f.line(
+            f"{partial.name}({', '.join([*given, *partial.constants])})",
+            "group = tr.group(tl.program_id(0).to(INDEX), xnumel, XBLOCK, True)",
+            f"if tr.is_last({COUNTERS} + group, splits):",
+            f"    {combine.name}({', '.join([*given, *constants])})",
+        )
+        f.constants = list(dict.fromkeys([*f.constants, *partial.constants]))
+        return f
+
+    def _combined_stage(self, partial: TritonStage, variant: Variant, k: int) -> TritonStage:
+        """The launch of `_combined_function`: as many partial results at a time as keep the registers of the part."""
+        block = min(variant.yblock, max(1, _COMBINED_IN_PARTS // variant.xblock))
+        name = f"{self.name}_{_PART[variant.form]}_combined{k}"
+        constants = (*partial.constants, ("COMBINED", block), ("UNROLLED", _UNROLLED))
+        return replace(partial, function=name, constants=constants)
 
     def _combine_step(self, f: FunctionText, reductions: Iterable[Instr]) -> None:
         self._parts(f)
@@ -359,7 +408,7 @@ def combine_stage(function: str, variant: Variant, rows: str = "xnumel") -> Trit
     block = min(most, max(1, _COMBINED // step))
     warps = min(_MAX_WARPS, max(_COMBINE_WARPS, block * step // _COMBINED_BY_A_WARP))
     unrolled = _UNROLLED if block * step <= _COMBINED else 1
-    constants = (("XBLOCK", block), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled))
+    constants = (("XBLOCK", block), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled), ("SHARED", 0))
     return TritonStage(function, constants, warps, groups_text(block, rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from torch_mlir import ir
@@ -77,6 +77,8 @@ class PlanReductions(Pass):
     ``share``         bytes that each program of a split reads if there is more than one wave
     ``most_waves``    maximum number of waves
     ``workspace``     maximum bytes of partial results
+    ``one_launch``    the program of a row that ends last combines the row's partial results, instead of a second launch
+                      (off: no GPU has run it so far)
     """
 
     name: ClassVar[str] = "plan-reductions"
@@ -110,6 +112,7 @@ class PlanReductions(Pass):
     share: int = 64 << 10
     most_waves: int = 8
     workspace: int = 4 << 20
+    one_launch: bool = False
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         changed = []
@@ -138,7 +141,7 @@ class PlanReductions(Pass):
         if split is not None:
             condition, splits = split
             rows.append(Row("split", "split", condition, xblock, taken, rblock=rblock, num_warps=8, splits=splits))
-        return rows
+        return [replace(row, one_launch=self.one_launch) for row in rows]
 
     def _held_parts(self, kernel: KernelAccesses) -> list[Row]:
         """The split_persistent variants for rows, by number of partial results."""

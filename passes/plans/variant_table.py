@@ -35,6 +35,7 @@ class Row:
     rblock: int = 0
     num_warps: int = 4
     num_stages: int = 1
+    one_launch: bool = False
     index_bits: int = 64
     aligned: tuple[str, ...] = ()
     dims: tuple[str, ...] = ()
@@ -118,9 +119,10 @@ class Table:
         row.op.move_before(self.operations[-1])
 
     def _attribute(self, value: Any) -> ir.Attribute:
-        found = self._attributes.get(value)
+        key = type(value), value  # False is no 0
+        found = self._attributes.get(key)
         if found is None:
-            found = self._attributes[value] = attribute(value)
+            found = self._attributes[key] = attribute(value)
         return found
 
     def _condition(self, condition: Condition) -> ir.Value:

@@ -16,6 +16,7 @@ from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVa
 from symshape.errors import KernelError
 from symshape.runtime.torch_c import current_gpu
 from symshape.runtime.triton.binary import compile_stage, signature
+from symshape.runtime.triton.counters import zero_counters
 from symshape.runtime.triton.direct_launch import Launch, direct_launch
 from symshape.runtime.triton.interpreter import comparisons_are_bools
 
@@ -75,6 +76,7 @@ def load_triton(
         comparisons_are_bools()
     functions = functools.cache(lambda: load_source(kernel))
     namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
+    namespace["zero_counters"] = zero_counters
     namespace.update((name, others[name]) for name in kernel.calls)
     if processors is not None:
         namespace["processor_count"] = lambda _device: processors

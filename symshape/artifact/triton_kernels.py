@@ -50,6 +50,7 @@ class TritonVariant:
     condition: str  # Python over the symbols, processors and addresses; the first variant that holds is run
     splits: str = ""
     workspace: tuple[tuple[str, str], ...] = ()  # element types of partial results, and how many elements they take
+    counters: str = ""  # how many 32-bit counters the launches share, which are zero before and after each of them
 
     @property
     def index_dtype(self) -> str:
@@ -100,4 +101,4 @@ class TritonKernel:
 
 def _own_type(name: str) -> str:
     prefix, _, dtype = name.partition("_")
-    return POINTERS[dtype] if prefix == "workspace" else "int"
+    return "*i32" if name == "counters" else POINTERS[dtype] if prefix == "workspace" else "int"

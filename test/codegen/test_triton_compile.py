@@ -137,6 +137,7 @@ def cases(arch: int):  # noqa: ANN201
             Variant("looped", "looped", TRUE, 1, rblock=2048, num_warps=8, aligned=rows),
             Variant("split", "split", TRUE, 1, 512, rblock=2048, num_warps=8, aligned=rows, splits=processors),
             Variant("unaligned", "split", TRUE, 1, 512, rblock=2048, num_warps=8, splits=processors),
+            Variant("once", "split", TRUE, 1, 512, 2048, num_warps=8, one_launch=True, aligned=rows, splits=processors),
         ],
     )
     yield turned, [replace(tile, name="tile", aligned=aligned(turned, "s0", "s1")), tile]

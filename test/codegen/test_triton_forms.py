@@ -37,9 +37,13 @@ HEADED = Variant("headed", "headed", TRUE, 2, rblock=32, yblock=32)
 LOOPED = Variant("looped", "looped", TRUE, 2, rblock=16)
 SPLIT = Variant("split", "split", TRUE, 2, 4, rblock=16, splits=Expr.const(3))
 WIDE = Variant("split_wide", "split", TRUE, 4, 4, rblock=16, splits=Expr.const(2), index_bits=64)
+ONE = Variant("one_launch", "split", TRUE, 2, 4, rblock=16, splits=Expr.const(3), one_launch=True)
+HELD = Variant("held_one_launch", "split_persistent", TRUE, 2, 4, rblock=16, one_launch=True)
 # Around a block of rows, a step of the reduced points, and the parts of a split; the interpreter is slow.
 SHAPES = ((1, 1), (2, 2), (3, 15), (1, 16), (5, 17), (2, 47), (1, 48), (4, 64), (3, 101))
-REDUCTIONS = pytest.mark.parametrize("variant", [PERSISTENT, HEADED, LOOPED, SPLIT, WIDE], ids=lambda v: v.name)
+REDUCTIONS = pytest.mark.parametrize(
+    "variant", [PERSISTENT, HEADED, LOOPED, SPLIT, WIDE, ONE, HELD], ids=lambda v: v.name
+)
 
 
 @pytest.fixture(autouse=True)

@@ -66,16 +66,16 @@ PAIRS = {
     '%p = "symshape.processors"() : () -> index': "%p = symshape.processors",
     '%a = "symshape.address"(%x) : (tensor<?xf32>) -> index': "%a = symshape.address %x : tensor<?xf32>",
     '"symshape.variant"(%c, %n) {aligned = ["in0", "s1"], dims = ["d0", "d1"], form = "split", index_bits = 32 : i64, '
-    'name = "v", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 1 : i64, yblock = 8 : i64} '
-    ": (i1, index) -> ()": ""
-    'symshape.variant "v" if %c form "split" xblock 1 yblock 8 rblock 2 warps 4 bits 32 splits [%n] dims ["d0", "d1"] '
-    'aligned ["in0", "s1"] : i1',
+    'name = "v", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = true, rblock = 2 : i64, xblock = 1 : i64, '
+    "yblock = 8 : i64} : (i1, index) -> ()": ""
+    'symshape.variant "v" if %c form "split" xblock 1 yblock 8 rblock 2 warps 4 one_launch true bits 32 splits [%n] '
+    'dims ["d0", "d1"] aligned ["in0", "s1"] : i1',
     '"symshape.variant"(%c) {aligned = [], dims = [], form = "pointwise", index_bits = 32 : i64, name = "v", '
-    "num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 1 : i64, yblock = 0 : i64} : (i1) -> ()": ""
-    'symshape.variant "v" if %c form "pointwise" xblock 1 warps 4 bits 32 : i1',
+    "num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 1 : i64, "
+    "yblock = 0 : i64} : (i1) -> ()": 'symshape.variant "v" if %c form "pointwise" xblock 1 warps 4 bits 32 : i1',
     '"symshape.variant"(%c, %n) {aligned = [], dims = [], form = "mixed", index_bits = 32 : i64, name = "v", '
-    "num_stages = 3 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 1 : i64, yblock = 1 : i64} "
-    ": (i1, index) -> ()": ""
+    "num_stages = 3 : i64, num_warps = 4 : i64, one_launch = false, rblock = 2 : i64, xblock = 1 : i64, "
+    "yblock = 1 : i64} : (i1, index) -> ()": ""
     'symshape.variant "v" if %c form "mixed" xblock 1 yblock 1 rblock 2 warps 4 stages 3 bits 32 splits [%n] : i1',
     '%3:2 = "host.call"(%x) {arguments = "($0, [2], correction=0)", checked, draws, fresh, result_indices = array<i64: '
     '0, 1>, symshape.own = {a = 1 : i64}, target = "aten.var_mean.correction"} : (tensor<?xf32>) -> (tensor<f32>, '

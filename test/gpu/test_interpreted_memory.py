@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from gpu_machine import Machine
@@ -47,7 +49,7 @@ def test_orders_that_a_gpu_does_not_keep() -> None:
     values = torch.tensor([1.0, 2.0]).numpy()
 
     def problems(*accesses: Access) -> list[str]:
-        return list(Launch("f", [x, slot], list(accesses)).problems())
+        return list(dict.fromkeys(Launch("f", [x, slot], list(accesses)).problems()))
 
     store, twice = Access("store", (0,), at[:2], 4, values), Access("store", (0,), at[[0, 0]], 4, values)
     assert problems(Access("load", (0,), at[:2], 4), store) == []
@@ -61,5 +63,13 @@ def test_orders_that_a_gpu_does_not_keep() -> None:
     assert problems(Access("atomic", (0,), at[:1], 4), Access("atomic", (1,), at[:1], 4)) == []
     assert problems(Access("atomic", (0,), at[:1], 4), Access("load", (1,), at[:1], 4)) == [
         "1 accesses: atomic of one program, load of another"
+    ]
+    load, order = Access("load", (1,), at[:2], 4), Access("order", (0,), at[:1] + 12, 4)
+    done, late = replace(order, program=(1,)), replace(store, program=(2,))
+    assert problems(store, order, done, load) == []
+    assert problems(order, store, done, load) == ["2 accesses: store of one program, load of another"]
+    assert problems(store, order, load, done) == ["2 accesses: store of one program, load of another"]
+    assert problems(done, load, late, replace(order, program=(2,))) == [
+        "2 accesses: store of one program, load of another"
     ]
     assert problems(*(Access("store", (i,), at[2:], 8, values[:1]) for i in range(2))) == []  # the error slot

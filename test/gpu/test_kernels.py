@@ -12,7 +12,9 @@ from gpu_machine import Machine, same
 from kernel_text import KernelText
 from triton_cases import S0, S1, S2, concatenate, emit, gather, layer_norm, loops, mixed, reduction, softmax, transpose
 
+import symshape
 from symshape.codegen.variants import Variant
+from symshape.dialects.plans import SPLIT
 from symshape.errors import KernelError
 from symshape.prover.numbers.condition import TRUE, all_of, at_least, equals
 from symshape.prover.numbers.expr import Expr
@@ -28,6 +30,8 @@ FORMS = {
         Variant("split", "split", TRUE, 2, 4, rblock=32, splits=Expr.const(3)),
         Variant("split_wide", "split", TRUE, 4, 4, rblock=32, splits=Expr.const(2), index_bits=64),
         Variant("split_by_processors", "split", TRUE, 1, 4, rblock=32, splits=Expr.symbol("processors")),
+        Variant("one_launch", "split", TRUE, 2, 4, rblock=32, splits=Expr.const(3), one_launch=True),
+        Variant("one_launch_wide", "split_persistent", TRUE, 1, 4, rblock=16, index_bits=64, one_launch=True),
     )
 }
 SHAPES = ((1, 1), (3, 101), (0, 3))
@@ -103,7 +107,7 @@ def values(machine: Machine, dtype: str, rows: int, columns: int) -> torch.Tenso
     return given.to(device=machine.device, dtype=_TYPES[dtype])
 
 
-@pytest.mark.parametrize("form", ["looped_wide", "split_by_processors"])
+@pytest.mark.parametrize("form", ["looped_wide", "split_by_processors", "one_launch_wide"])
 @pytest.mark.parametrize("column", [False, pytest.param(True, marks=pytest.mark.long)], ids=["rows", "columns"])
 @pytest.mark.parametrize("name", REDUCED)
 def test_reductions(machine: Machine, name: str, column: bool, form: str) -> None:
@@ -228,7 +232,7 @@ def test_addresses_choose_the_variant(machine: Machine) -> None:
             same(out, torch.softmax(x, 1))
 
 
-@pytest.mark.parametrize("form", ["looped", "split", "split_by_processors"])
+@pytest.mark.parametrize("form", ["looped", "split", "split_by_processors", "one_launch", "one_launch_wide"])
 def test_a_launch_computes_the_same_bits_again(machine: Machine, form: str) -> None:
     launch = run(machine, softmax(), FORMS[form])
     x = torch.randn(3, machine.pick(130, 100_003), device=machine.device)
@@ -236,6 +240,26 @@ def test_a_launch_computes_the_same_bits_again(machine: Machine, form: str) -> N
     for out in outs:
         launch(x, out, *x.shape)
     assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "argmax", "column"])
+def test_long_rows_in_one_launch(machine: Machine, name: str) -> None:
+    """Option one-launch of plan-reductions, at a size where rows are split."""
+    fn: Callable[..., Any] = {
+        "softmax": lambda x: torch.softmax(x, -1),
+        "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+        "argmax": lambda x: x.argmax(-1),
+        "column": lambda x: x.t().contiguous().sum(0),
+    }[name]
+    options = {"pass_options": {"plan-reductions": {"one-launch": True}}}
+    compiled = machine.compile(fn, **options)
+    for shape in ((2, 70), (3, 60_001), machine.pick((1, 100_003), (8, 1_048_576))):
+        x = torch.randn(shape, device=machine.device)
+        same(compiled(x), fn(x), rtol=1e-5, atol=1e-4 if name == "column" else 1e-5)
+    if not machine.is_gpu:
+        report = symshape.explain(fn, x, options={**machine.options, **options})
+        split = [v for kernel in report.graphs[0].kernels for v in kernel.planned if v.form in SPLIT]
+        assert split and all(v.one_launch for v in split)
 
 
 def test_the_number_of_parts_follows_the_processors(machine: Machine) -> None:

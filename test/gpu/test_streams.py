@@ -7,6 +7,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 from gpu_machine import Machine, same
+from triton_cases import emit
+from triton_cases import softmax as softmax_kernel
+
+from symshape.codegen.variants import Variant
+from symshape.prover.numbers.condition import TRUE
+from symshape.runtime.triton.launch import load_triton
 
 SIZES = ((3, 5), (1009, 2003), (1, 1), (17, 100_003), (4096, 512))
 
@@ -64,6 +70,34 @@ def test_two_streams_with_several_sizes_in_flight(machine: Machine) -> None:
     torch.cuda.synchronize()
     for x, y in kept:
         same(y, softmax(x), rtol=1e-5, atol=1e-6)
+
+
+def test_programs_that_count_themselves(machine: Machine) -> None:
+    """Each stream has counters of its own, and so has each captured graph, beside launches on the stream of its
+    capture."""
+    launch = load_triton(
+        emit(softmax_kernel(), [Variant("held", "split_persistent", TRUE, 1, 64, 64, one_launch=True)])
+    )
+    streams, kept = [torch.cuda.Stream() for _ in range(3)], []
+    x, out = torch.randn(7, 4099, device="cuda"), torch.empty(7, 4099, device="cuda")
+    launch(x, out, *x.shape)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=streams[0]):
+        launch(x, out, *x.shape)
+    for i in range(30):
+        out.zero_()
+        torch.cuda.synchronize()
+        for j, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                y = torch.randn(1 + 50 * j, 1009 + i, device="cuda")
+                kept.append((y, torch.empty_like(y)))
+                launch(*kept[-1], *y.shape)
+                if j == 1:
+                    graph.replay()
+        torch.cuda.synchronize()
+        same(out, torch.softmax(x, 1), rtol=1e-5, atol=1e-6)
+    for y, result in kept:
+        same(result, torch.softmax(y, 1), rtol=1e-5, atol=1e-6)
 
 
 def test_a_stream_waits_for_another_through_an_event(machine: Machine) -> None:

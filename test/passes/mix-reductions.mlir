@@ -16,9 +16,9 @@
 // CHECK:         %[[MANY:.*]] = arith.cmpi sge, %[[S0]], %[[C4096]] : index
 // CHECK:         %[[C32:.*]] = arith.constant 32 : index
 // CHECK:         %[[SHORT:.*]] = arith.cmpi sge, %[[C32]], %[[S1]] : index
-// CHECK:         "symshape.variant"(%{{.*}}, %{{.*}}) {{{.*}} form = "mixed", {{.*}} name = "mixed32", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 32 : i64, xblock = 64 : i64
-// CHECK:         name = "mixed4096", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 4096 : i64, xblock = 1 : i64
-// CHECK:         "symshape.variant"(%{{.*}}) {{{.*}} form = "mixed_split", {{.*}} name = "split", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 1024 : i64, xblock = 1 : i64
+// CHECK:         "symshape.variant"(%{{.*}}, %{{.*}}) {{{.*}} form = "mixed", {{.*}} name = "mixed32", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 32 : i64, xblock = 64 : i64
+// CHECK:         name = "mixed4096", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 4096 : i64, xblock = 1 : i64
+// CHECK:         "symshape.variant"(%{{.*}}) {{{.*}} form = "mixed_split", {{.*}} name = "split", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 1024 : i64, xblock = 1 : i64
 // CHECK:         %[[TRUE:.*]] = arith.constant true
 // CHECK:         "symshape.variant"(%[[TRUE]]) {{{.*}} form = "separate"
 // CHECK-NOT:     symshape.variant

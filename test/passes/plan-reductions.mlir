@@ -5,12 +5,12 @@
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?xf32>, %{{.*}}: tensor<?xf32>, %[[N:.*]]: index, %[[M:.*]]: index
 // CHECK:         %[[C2:.*]] = arith.constant 2 : index
 // CHECK:         %[[TINY:.*]] = arith.cmpi sge, %[[C2]], %[[M]] : index
-// CHECK:         "symshape.variant"(%[[TINY]]) {{{.*}} form = "persistent", {{.*}} name = "persistent2", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 512 : i64
+// CHECK:         "symshape.variant"(%[[TINY]]) {{{.*}} form = "persistent", {{.*}} name = "persistent2", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 2 : i64, xblock = 512 : i64
 // CHECK:         name = "persistent8"
 // CHECK:         name = "persistent32"
 // CHECK:         %[[C128:.*]] = arith.constant 128 : index
 // CHECK:         %[[SHORT:.*]] = arith.cmpi sge, %[[C128]], %[[M]] : index
-// CHECK:         "symshape.variant"(%[[SHORT]]) {{{.*}} name = "persistent128", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 128 : i64, xblock = 8 : i64
+// CHECK:         "symshape.variant"(%[[SHORT]]) {{{.*}} name = "persistent128", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 128 : i64, xblock = 8 : i64
 // CHECK:         name = "persistent256"
 // CHECK:         name = "persistent512"
 // CHECK:         name = "persistent1024"
@@ -28,8 +28,8 @@
 // CHECK:         %[[STEP:.*]] = arith.constant 49152 : index
 // CHECK:         %[[LONG:.*]] = arith.cmpi sge, %[[M]], %[[STEP]] : index
 // CHECK:         %[[HELD:.*]] = arith.andi %[[LONG]], %{{.*}} : i1
-// CHECK:         "symshape.variant"(%[[HELD]]) {{{.*}} form = "split_persistent", {{.*}} name = "split_persistent", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
-// CHECK:         name = "split_persistent_many", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 16384 : i64
+// CHECK:         "symshape.variant"(%[[HELD]]) {{{.*}} form = "split_persistent", {{.*}} name = "split_persistent", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "split_persistent_many", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 8192 : i64, xblock = 1 : i64, yblock = 16384 : i64
 // CHECK:         %[[SPLIT:.*]] = arith.andi %[[LONG]], %{{.*}} : i1
 // CHECK:         %[[EACH:.*]] = arith.floordivsi %[[PROGRAMS]], %[[N]] : index
 // CHECK:         %[[LEAST:.*]] = arith.minsi %{{.*}}, %[[EACH]] : index
@@ -158,19 +158,19 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 
 // Rows lie next to each other: 64 of them in a program, more where they are short or many.
 // CHECK-LABEL: func.func private @column(
-// CHECK:         name = "persistent4", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 4 : i64, xblock = 512 : i64
+// CHECK:         name = "persistent4", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 4 : i64, xblock = 512 : i64
 // CHECK:         %[[P:.*]] = "symshape.processors"
 // CHECK:         %[[WIDE:.*]] = arith.muli %[[P]], %{{.*}} : index
 // CHECK:         %[[MANY:.*]] = arith.cmpi sge, %{{.*}}, %[[WIDE]] : index
-// CHECK:         "symshape.variant"(%[[MANY]]) {{{.*}} form = "looped", {{.*}} name = "columns", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 4 : i64, xblock = 1024 : i64
-// CHECK:         name = "persistent16", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
-// CHECK:         name = "persistent64", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
-// CHECK:         name = "split_persistent2", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 4096 : i64, xblock = 2 : i64, yblock = 4096 : i64
-// CHECK:         name = "split_persistent8", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 1024 : i64, xblock = 8 : i64
-// CHECK:         name = "split_persistent32", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 256 : i64, xblock = 32 : i64
-// CHECK:         name = "split_persistent", num_stages = 1 : i64, num_warps = 16 : i64, rblock = 256 : i64, xblock = 32 : i64, yblock = 512 : i64
-// CHECK:         name = "split", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 64 : i64, xblock = 64 : i64
-// CHECK:         name = "looped", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
+// CHECK:         "symshape.variant"(%[[MANY]]) {{{.*}} form = "looped", {{.*}} name = "columns", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 4 : i64, xblock = 1024 : i64
+// CHECK:         name = "persistent16", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 16 : i64, xblock = 64 : i64
+// CHECK:         name = "persistent64", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 64 : i64, xblock = 64 : i64
+// CHECK:         name = "split_persistent2", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 4096 : i64, xblock = 2 : i64, yblock = 4096 : i64
+// CHECK:         name = "split_persistent8", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 1024 : i64, xblock = 8 : i64
+// CHECK:         name = "split_persistent32", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 256 : i64, xblock = 32 : i64
+// CHECK:         name = "split_persistent", num_stages = 1 : i64, num_warps = 16 : i64, one_launch = false, rblock = 256 : i64, xblock = 32 : i64, yblock = 512 : i64
+// CHECK:         name = "split", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 64 : i64, xblock = 64 : i64
+// CHECK:         name = "looped", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 32 : i64, xblock = 64 : i64
 func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index, %s1: index) -> tensor<?xf32>
     attributes {symshape.kernel, symshape.kind = "reduction", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
   %c0 = arith.constant 0 : index
@@ -200,10 +200,10 @@ func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index,
 // CHECK:         %[[MOST:.*]] = arith.cmpi sge, %{{.*}}, %[[M]] : index
 // CHECK:         %[[LEAST:.*]] = arith.cmpi sge, %[[M]], %{{.*}} : index
 // CHECK:         %[[FITS:.*]] = arith.andi %[[LEAST]], %[[MOST]] : i1
-// CHECK:         "symshape.variant"(%[[FITS]]) {{{.*}} form = "headed", {{.*}} name = "headed1536", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 1024 : i64, xblock = 1 : i64, yblock = 512 : i64
-// CHECK:         name = "headed2048", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 1024 : i64, xblock = 1 : i64, yblock = 1024 : i64
-// CHECK:         name = "headed10240", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
-// CHECK:         name = "headed16384", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 8192 : i64
+// CHECK:         "symshape.variant"(%[[FITS]]) {{{.*}} form = "headed", {{.*}} name = "headed1536", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 1024 : i64, xblock = 1 : i64, yblock = 512 : i64
+// CHECK:         name = "headed2048", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 1024 : i64, xblock = 1 : i64, yblock = 1024 : i64
+// CHECK:         name = "headed10240", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "headed16384", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 8192 : i64, xblock = 1 : i64, yblock = 8192 : i64
 // CHECK:         name = "split", num_stages = 1 : i64, num_warps = 8
 // CHECK:         name = "looped", num_stages = 1 : i64, num_warps = 16
 func.func private @held(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index, %s1: index) -> tensor<?x?xf32>

@@ -8,9 +8,9 @@
 // CHECK:         %[[ALL:.*]] = arith.muli %[[P]], %[[C1024]] : index
 // CHECK:         %[[POINTS:.*]] = arith.muli %[[N]], %[[M]] : index
 // CHECK:         %[[FEW:.*]] = arith.cmpi sge, %[[ALL]], %[[POINTS]] : index
-// CHECK:         "symshape.variant"(%[[FEW]]) {{{.*}} form = "pointwise", {{.*}} name = "block256", num_stages = 1 : i64, num_warps = 2 : i64, rblock = 0 : i64, xblock = 256 : i64
+// CHECK:         "symshape.variant"(%[[FEW]]) {{{.*}} form = "pointwise", {{.*}} name = "block256", num_stages = 1 : i64, num_warps = 2 : i64, one_launch = false, rblock = 0 : i64, xblock = 256 : i64
 // CHECK:         %[[TRUE:.*]] = arith.constant true
-// CHECK:         "symshape.variant"(%[[TRUE]]) {{{.*}} name = "block1024", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 1024 : i64
+// CHECK:         "symshape.variant"(%[[TRUE]]) {{{.*}} name = "block1024", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 1024 : i64
 // CHECK-NOT:     symshape.variant
 func.func private @flat(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index, %s1: index) -> tensor<?x?xf32>
     attributes {symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
@@ -36,12 +36,12 @@ func.func private @flat(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index,
 // A transpose: tiles of both dims, the fast one of the stores second; thin ones where one of them is short,
 // flat where that does not pay.
 // CHECK-LABEL: func.func private @transpose(
-// CHECK:         name = "tile8x256", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 256 : i64, yblock = 8 : i64
-// CHECK:         name = "tile256x8", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 8 : i64, yblock = 256 : i64
-// CHECK:         name = "tile32x64", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 64 : i64, yblock = 32 : i64
-// CHECK:         name = "tile64x32", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 32 : i64, yblock = 64 : i64
-// CHECK:         name = "tile32", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 32 : i64, yblock = 32 : i64
-// CHECK:         dims = ["d0", "d1"], form = "tile", {{.*}} name = "tile64", num_stages = 1 : i64, num_warps = 8 : i64, rblock = 0 : i64, xblock = 64 : i64, yblock = 64 : i64
+// CHECK:         name = "tile8x256", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 256 : i64, yblock = 8 : i64
+// CHECK:         name = "tile256x8", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 8 : i64, yblock = 256 : i64
+// CHECK:         name = "tile32x64", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 64 : i64, yblock = 32 : i64
+// CHECK:         name = "tile64x32", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 32 : i64, yblock = 64 : i64
+// CHECK:         name = "tile32", num_stages = 1 : i64, num_warps = 4 : i64, one_launch = false, rblock = 0 : i64, xblock = 32 : i64, yblock = 32 : i64
+// CHECK:         dims = ["d0", "d1"], form = "tile", {{.*}} name = "tile64", num_stages = 1 : i64, num_warps = 8 : i64, one_launch = false, rblock = 0 : i64, xblock = 64 : i64, yblock = 64 : i64
 // CHECK:         name = "block1024"
 // CHECK-NOT:     symshape.variant
 func.func private @transpose(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index, %s1: index) -> tensor<?x?xf32>

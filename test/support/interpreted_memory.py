@@ -3,7 +3,9 @@ whole process: it shows neither a race between programs nor an access beside the
 here.
 
 On a GPU two programs of a launch run in any order, and so do a store of one thread and a load of another one of the
-same program, up to the next barrier. An error slot is left out: every program may store the same number there.
+same program, up to the next barrier. An atomic operation on one number that releases and acquires orders what comes
+before it in a program before what comes after it in those that find it done. An error slot is left out: every program
+may store the same number there.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ _METHODS = {
     "create_masked_store": ("store", 0, 2, 1),
     "create_atomic_rmw": ("atomic", 1, 3, None),
 }
+_SEMANTICS = 4  # position of an atomic operation's memory order
 
 
 @dataclass(frozen=True)
 class Access:
-    """Of one instruction in one program. ``values``: what is stored at each address."""
+    """Of one instruction in one program. ``kind``: "load", "store", "atomic", "order" (an atomic operation that orders
+    others), "barrier". ``values``: what is stored at each address."""
 
     kind: str
     program: tuple[int, ...]
@@ -82,15 +86,34 @@ def _of_one_program(accesses: Sequence[Access]) -> Iterator[str]:
 
 def _of_several_programs(accesses: Sequence[Access]) -> Iterator[str]:
     numbers = {program: i for i, program in enumerate(dict.fromkeys(access.program for access in accesses))}
-    found = {}
-    for kind in ("load", "store", "atomic"):
-        own = [(access.addresses, numbers[access.program]) for access in accesses if access.kind == kind]
-        addresses = np.concatenate([a for a, _ in own]) if own else np.zeros(0, np.uint64)
-        programs = np.concatenate([np.full(a.size, p) for a, p in own]) if own else np.zeros(0, np.int64)
-        found[kind] = addresses, programs
+    orders = {access.program: int(access.addresses[0]) for access in accesses if access.kind == "order"}
+    first, later = list[Access](), dict[tuple[int, ...], list[Access]]()
+    passed = set[tuple[int, ...]]()
+    for access in accesses:
+        (later.setdefault(access.program, []) if access.program in passed else first).append(access)
+        if access.kind == "order":
+            passed.add(access.program)
+    yield from _conflicts(first, first, numbers)
+    for program, after in later.items():
+        done = {other for other, at in orders.items() if at == orders[program] and numbers[other] < numbers[program]}
+        rest = [access for access in first if access.program not in done]
+        rest += [access for other, own in later.items() if other != program for access in own]
+        yield from (*_conflicts(after, rest, numbers), *_conflicts(rest, after, numbers))
+
+
+def _conflicts(ones: Sequence[Access], others: Sequence[Access], numbers: dict[tuple[int, ...], int]) -> Iterator[str]:
     for one, other in (("store", "store"), ("store", "load"), ("atomic", "store"), ("atomic", "load")):
-        if count := _shared(*found[one], *found[other]):
+        if count := _shared(*_places(ones, one, numbers), *_places(others, other, numbers)):
             yield f"{count} accesses: {one} of one program, {other} of another"
+
+
+def _places(accesses: Sequence[Access], kind: str, numbers: dict[tuple[int, ...], int]) -> tuple[Array, Array]:
+    """The addresses of a kind of access, each with the number of its program."""
+    kinds = (kind, "order") if kind == "atomic" else (kind,)
+    own = [(access.addresses, numbers[access.program]) for access in accesses if access.kind in kinds]
+    if not own:
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    return np.concatenate([a for a, _ in own]), np.concatenate([np.full(a.size, p) for a, p in own])
 
 
 def _shared(addresses: Array, programs: Array, others: Array, their_programs: Array) -> int:
@@ -123,6 +146,7 @@ def _inside(addresses: Array, size: int, spans: Sequence[tuple[int, int]]) -> Ar
 def watched() -> Iterator[list[Launch]]:
     """Raises AssertionError at the end of a launch with a problem. Gives the launches, each without its accesses once
     they have been looked at. For interpreted launches only."""
+    from triton._C.libtriton.ir import MEM_SEMANTIC
     from triton.runtime import interpreter
 
     from symshape.runtime.triton import launch
@@ -138,7 +162,9 @@ def watched() -> Iterator[list[Launch]]:
             values = None if stored is None else np.broadcast_to(args[stored].data, shape).ravel()[held]
             size = np.dtype(interpreter._get_np_dtype(args[at].get_element_ty())).itemsize
             addresses = np.asarray(args[at].data, np.uint64).ravel()[held]
-            own.launch.accesses.append(Access(kind, tuple(builder.grid_idx), addresses, size, values))
+            ordered = kind == "atomic" and args[at].data.size == 1 and args[_SEMANTICS] == MEM_SEMANTIC.ACQUIRE_RELEASE
+            noted = "order" if ordered and held.all() else kind
+            own.launch.accesses.append(Access(noted, tuple(builder.grid_idx), addresses, size, values))
             return method(*args, **given)
 
         return call

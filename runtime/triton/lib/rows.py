@@ -52,6 +52,31 @@ def lanes(r, n: tl.constexpr, block: tl.constexpr):
         return r < n
 
 
+# Programs that share rows.
+
+
+@triton.jit
+def group(program, rows, block: tl.constexpr, shared: tl.constexpr):
+    """The group of ``block`` rows of a program: its own, or one of those that it shares with others."""
+    if shared:
+        return program % tl.cdiv(rows, block)
+    else:
+        return program
+
+
+@triton.jit
+def is_last(counter, programs):
+    """Whether all of the ``programs`` that call this for a counter have called it. It is zero before the first call and
+    after the last one. What they have stored before can be loaded afterwards by the one that gets True: the barrier
+    orders the stores of all threads before the atomic operation of one of them, which releases and acquires.
+    """
+    tl.debug_barrier()
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
+    if last:
+        tl.store(counter, 0)
+    return last
+
+
 # Reductions.
 
 
