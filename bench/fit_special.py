@@ -157,9 +157,13 @@ FITS: dict[str, tuple[Real, int]] = {
     "ERFINV_NEAR": (over("0", "6", lambda w: inverse_erf(w) if w > 1e-12 else mp.sqrt(mp.pi) / 2), 26),
     # by s = sqrt(w), of erfinv(x)/x/s
     "ERFINV_MIDDLE": (over("2.4", "6", lambda s: inverse_erf(s * s) / s), 26),
+    # less the power of 2 below most of them, by s of erfinv(x)/x itself
+    "ERFINV_NEAR_F32": (over("0", "6", lambda w: (inverse_erf(w) if w > 1e-12 else mp.sqrt(mp.pi) / 2) - 1), 12),
+    "ERFINV_MIDDLE_F32": (over("2.4", "4", lambda s: inverse_erf(s * s) - 2), 10),
     "ERFINV_FAR": (over("6", "27.5", lambda s: inverse_erf(s * s) / s), 30),
-    # of log(gamma(x)) over its zeros, for x in [0.5, 3]
+    # of log(gamma(x)) over its zeros, for x in [0.5, 3]; over the one at 2 for x in [3, 8]
     "LGAMMA_NEAR": (over("0.5", "3", lambda x: mp.loggamma(x) / ((x - 1) * (x - 2))), 40),
+    "LGAMMA_MIDDLE": (over("3", "8", lambda x: mp.loggamma(x) / (x - 2)), 24),
     # of Ai over [-4.5, 3]; beyond by r = 1/zeta = 1.5/x**1.5, on the negative side by r*r
     "AIRY_NEAR": (over("-4.5", "3", mp.airyai), 38),
     "AIRY_FAR": (over("0", "0.2886751345948129", lambda r: airy_decay(max(r, mpf("1e-8")))), 22),

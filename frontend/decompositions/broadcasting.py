@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.general_shape_env import is_general
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.bridge.shape_env import env_of_size
 from symshape.frontend.bridge.symbolic_sizes import (
     either,
@@ -252,9 +252,33 @@ def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
     x = x if in_order else x.permute(order)
     for dim, size in wanted:
         place = order.index(dim)
-        step = _sym_min(x.size(place) - 1, 1)
-        x = x.index_select(place, torch.arange(size, device=x.device) * step)
+        if torch.is_grad_enabled() and x.requires_grad and not in_transform():
+            x = _Repeated.apply(x, place, size)  # type: ignore[no-untyped-call]
+        else:
+            x = _picked(x, place, size)
     return x if in_order else x.permute(sorted(order, key=order.__getitem__))
+
+
+def _picked(x: torch.Tensor, dim: int, size: Size) -> torch.Tensor:
+    """A tensor whose dim has that size or is 1, with that size."""
+    step = _sym_min(x.size(dim) - 1, 1)
+    return x.index_select(dim, torch.arange(size, device=x.device) * step)
+
+
+class _Repeated(torch.autograd.Function):
+    """The gradient is the sum of those of the copies, of which there is one where nothing is repeated. That of an index
+    would be a scatter, in the order of its points."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, size: Size) -> torch.Tensor:
+        ctx.dim, ctx.own, ctx.size = dim, x.size(dim), size
+        return _picked(x, dim, size)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        copies = ctx.size // _sym_max(ctx.own, 1)
+        _check(ctx.own * copies == ctx.size)
+        return gradient.unflatten(ctx.dim, (ctx.own, copies)).sum(ctx.dim + 1), None, None
 
 
 def perhaps_squeezed(input: torch.Tensor, dim: Any = None) -> bool:

@@ -2,6 +2,7 @@
 
     python test/fuzz/fuzz.py 1000                 seeds 0 to 999, less those that were run before
     python test/fuzz/fuzz.py 1000 --from 5000     seeds 5000 to 5999
+    python test/fuzz/fuzz.py 100 --of edges       programs of one thing most of all, with longer rows
     python test/fuzz/fuzz.py --program 17         one seed again: its text, what differs, and what it shrinks to
     python test/fuzz/fuzz.py --file FILE          a saved program
 
@@ -38,15 +39,18 @@ def backend_of(seed: int) -> str:
     return {7: "jit", 9: "triton"}.get(seed % 10) or ("settings" if seed % 2 else "symshape")
 
 
-def program_of(seed: int) -> Any:
+def program_of(seed: int, focus: str = "") -> Any:
     from grammar import generate
+    from vocabulary import FOCUSED
 
+    if focus:
+        return generate(random.Random(seed), (6, 16), (3, 5), 257, 70_000, families=FOCUSED[focus])
     if backend_of(seed) == "triton":  # interpreted: small
         return generate(random.Random(seed), (10, 30), (2, 3), 17, 2_000)
     return generate(random.Random(seed))
 
 
-def outcome(seed: int) -> dict[str, Any]:
+def outcome(seed: int, focus: str = "") -> dict[str, Any]:
     """Generates and checks one program; the line for it."""
     sys.path.append(str(HERE.parent / "support"))
     from agreement import check
@@ -61,7 +65,7 @@ def outcome(seed: int) -> dict[str, Any]:
     found = kind = message = ""
     source = None
     try:
-        source = program_of(seed)
+        source = program_of(seed, focus)
         with watched() if backend_of(seed) == "triton" else nullcontext():  # races, accesses out of bounds
             finding = check(source, backend_of(seed), count_graphs=seed % 5 == 0)
         if finding:
@@ -73,7 +77,7 @@ def outcome(seed: int) -> dict[str, Any]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     if found == "symshape" and source is not None:
-        (FOLDER / f"{seed}.py").write_text(source.text)
+        (FOLDER / focus / f"{seed}.py").write_text(source.text)
     count = len(source.body) if source is not None else 0
     return {
         "seed": seed,
@@ -86,30 +90,31 @@ def outcome(seed: int) -> dict[str, Any]:
     }
 
 
-def work(seeds: list[int]) -> None:
+def work(seeds: list[int], focus: str = "") -> None:
     """In a process of its own: a line for each seed, before it is begun and when it is done."""
     import logging
 
     logging.disable(logging.CRITICAL)
     for seed in seeds:
         print(json.dumps({"begun": seed}), flush=True)
-        print(json.dumps(outcome(seed)), flush=True)
+        print(json.dumps(outcome(seed, focus)), flush=True)
 
 
-def run(seeds: list[int]) -> list[dict[str, Any]]:
+def run(seeds: list[int], focus: str = "") -> list[dict[str, Any]]:
     """All seeds, in processes that a crash ends alone."""
     sys.path.insert(0, str(HERE.parent.parent))
     from symshape.tools.terminal import Progress
 
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    log = FOLDER / "seeds.jsonl"
+    folder = FOLDER / focus
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "seeds.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     done = {line["seed"]: line for line in lines}
     left = [seed for seed in seeds if seed not in done]
     with Progress("fuzz", len(seeds)) as progress, log.open("a") as written:
         progress.done = len(seeds) - len(left)
         while left:
-            command = [sys.executable, __file__, "--work", *map(str, left[:EACH])]
+            command = [sys.executable, __file__, "--of", focus, "--work", *map(str, left[:EACH])]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             begun = left[0]
             assert process.stdout is not None
@@ -120,7 +125,7 @@ def run(seeds: list[int]) -> list[dict[str, Any]]:
                 if "begun" in line:
                     begun = line["begun"]
                     continue
-                note(line, done, written, progress)
+                note(line, done, written, progress, focus)
                 left.remove(line["seed"])
             if process.wait() and begun in left:
                 crash = {
@@ -132,12 +137,12 @@ def run(seeds: list[int]) -> list[dict[str, Any]]:
                     "message": f"exit status {process.returncode}",
                     "seconds": 0.0,
                 }
-                note(crash, done, written, progress)
+                note(crash, done, written, progress, focus)
                 left.remove(begun)
     return [done[seed] for seed in seeds]
 
 
-def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any) -> None:
+def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any, focus: str) -> None:
     done[line["seed"]] = line
     written.write(json.dumps(line) + "\n")
     written.flush()
@@ -145,7 +150,7 @@ def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any
         first = line["message"].splitlines()[0][:150] if line["message"] else ""
         print(
             f"\nseed {line['seed']} ({line['backend']}): {line['kind']}: {first}\n"
-            f"    python test/fuzz/fuzz.py --program {line['seed']}",
+            f"    python test/fuzz/fuzz.py{f' --of {focus}' * bool(focus)} --program {line['seed']}",
             flush=True,
         )
     progress.step(f"{sum(x['whose'] == 'symshape' for x in done.values())} failed")
@@ -178,6 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=100)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--of", default="", help="what programs are made of: edges", dest="focus")
     parser.add_argument("--program", type=int, help="a seed")
     parser.add_argument("--file", type=Path, help="a saved program")
     parser.add_argument("--backend", help="of a program: symshape, settings, jit, triton, aot_eager")
@@ -185,16 +191,16 @@ def main() -> int:
     parser.add_argument("--work", type=int, nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        work(given.work)
+        work(given.work, given.focus)
         return 0
     if given.file or given.program is not None:
         from source import Source
 
-        source = Source.parse(given.file.read_text()) if given.file else program_of(given.program)
+        source = Source.parse(given.file.read_text()) if given.file else program_of(given.program, given.focus)
         return show(source, given.backend or backend_of(given.program or 0), not given.whole)
     if given.backend or given.whole:
         parser.error("--backend and --whole are of --program and --file")
-    lines = run(list(range(given.first, given.first + given.count)))
+    lines = run(list(range(given.first, given.first + given.count)), given.focus)
     counts = Counter(f"{line['whose']}: {line['kind']}" if line["whose"] else "as eager" for line in lines)
     for what, count in counts.most_common():
         print(f"{count:6d}  {what}")

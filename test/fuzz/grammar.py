@@ -20,11 +20,12 @@ from vocabulary import (
     ROUNDS,
     SIZE_COMPARISONS,
     SIZE_EXPRESSIONS,
+    Family,
 )
 
 HOLE = re.compile(r"\{([a-z])(\d?)\}")
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32)
-POSITIVE = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67)
+POSITIVE = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 97, 128, 131, 211, 256, 257)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,17 @@ UNDEFINED = (Unfit, RuntimeError, LookupError, ValueError, TypeError, AttributeE
 
 
 class Generator:
-    """``most``: elements that a value may have. ``pick`` draws."""
+    """``most``: elements that a value may have. ``pick`` draws, of ``families`` by their weights."""
 
-    def __init__(self, pick: random.Random, sizes: tuple[tuple[int, int], ...], gradient: bool, most: int) -> None:
-        self.pick, self.most, self.tries = pick, most, 0
+    def __init__(
+        self,
+        pick: random.Random,
+        sizes: tuple[tuple[int, int], ...],
+        gradient: bool,
+        most: int,
+        families: tuple[tuple[Family, int], ...] = FAMILIES,
+    ) -> None:
+        self.pick, self.most, self.families, self.tries = pick, most, families, 0
         inputs = tuple(pick.choice(INPUTS) for _ in range(pick.randint(2, 5)))
         if pick.random() < 0.08:
             inputs += (pick.choice(("x0[...]", "x0", "x0.reshape(-1)[:2]", "x0.unsqueeze(-1)")),)  # of one storage
@@ -145,7 +153,7 @@ class Generator:
     def step(self) -> bool:
         """Draws one statement; whether it was kept."""
         self.tries += 1
-        family = self.pick.choices([f for f, _ in FAMILIES], [weight for _, weight in FAMILIES])[0]
+        family = self.pick.choices([f for f, _ in self.families], [weight for _, weight in self.families])[0]
         templates = [(text, rule) for rule, texts in family.items() for text in texts]
         template, rule = self.pick.choice(templates)
         self.reads: set[str] = set()
@@ -263,10 +271,11 @@ def generate(
     largest: int = 67,
     most: int = 20_000,
     given: tuple[tuple[int, int], ...] = (),
+    families: tuple[tuple[Family, int], ...] = FAMILIES,
 ) -> Source:
     """A program of that many statements (fewer where too little fits together). ``given``: its sizes."""
     gradient = pick.random() < 0.4
-    generator = Generator(pick, given or sizes(pick, pick.randint(*sizes_each), largest), gradient, most)
+    generator = Generator(pick, given or sizes(pick, pick.randint(*sizes_each), largest), gradient, most, families)
     wanted = pick.randint(*statements)
     while len(generator.source.body) < wanted and generator.tries < 12 * wanted + 20:
         generator.step()

@@ -53,6 +53,25 @@ def test_special_functions(dtype: torch.dtype, relative: float) -> None:
         assert not wrong.any(), f"{name}: {actual[wrong][:3]} instead of {exact[wrong][:3]}"
 
 
+@pytest.mark.parametrize("ends", [(0.001, 0.5), (0.5, 3), (3, 8), (8, 30), (30, 1e6)])
+def test_log_gamma_has_the_digits_of_float64(ends: tuple[float, float]) -> None:
+    """Between the fits and the series, too."""
+    x = torch.linspace(*ends, 3001, dtype=torch.float64)
+    torch.testing.assert_close(symshape.compile(torch.lgamma)(x), torch.lgamma(x), rtol=1e-15, atol=0.0)
+
+
+def test_inverse_error_function_of_float32() -> None:
+    """Of all exponents, up to the last number below 1: within 2 units of the last place."""
+    compiled = torch.compile(torch.erfinv, backend="symshape", dynamic=True)
+    x = torch.cat([torch.linspace(-1, 1, 20_001), torch.logspace(-38, -1, 500), 1 - torch.logspace(-7.2, -1, 3000)])
+    exact = torch.erfinv(x.double())
+    finite = exact.isfinite()
+    assert torch.equal(compiled(x)[~finite], torch.erfinv(x)[~finite])
+    ones = torch.ones(int(finite.sum()), dtype=torch.float64)
+    place = torch.ldexp(ones, exact[finite].frexp()[1].clamp(min=-125) - 24)
+    assert ((compiled(x)[finite] - exact[finite]).abs() <= 2 * place).all()
+
+
 def test_log_gamma_next_to_its_zeros() -> None:
     """All digits of eager's, however small the result is."""
     steps = torch.logspace(-15, -0.31, 400, dtype=torch.float64)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import gcd
 
 from symshape.analysis.loops import LoopKernel
@@ -13,10 +13,11 @@ from symshape.codegen.cpu.emit.moments import with_moments
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule import interleave
 from symshape.codegen.cpu.schedule import layout as layouts
+from symshape.codegen.cpu.schedule.broadcast_sizes import perhaps_repeated, with_more, with_ones
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import unrolled
-from symshape.codegen.cpu.schedule.sweep_order import Schedule, schedule, weight
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
@@ -68,6 +69,38 @@ def in_order(forms: list[Form]) -> list[Form]:
 
 def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     """The usual form, then those for the sizes at which another one is faster (``in_order`` tries these first)."""
+    names = perhaps_repeated(kernel)
+    ones = with_ones(kernel, names) if names else kernel
+    if not names or not _is_cheaper(ones, kernel):
+        return _forms_of(kernel, target)
+    several = len(names) > 1  # of which some may be 1 and others not: that is the usual form
+    usual, *others = _forms_of(kernel if several else with_more(kernel, names), target)
+    found = [*_where(_forms_of(ones, target), "_ones", [(Expr.symbol(name), 1, 1) for name in names]), *others]
+    if several:
+        more = _forms_of(with_more(kernel, names), target)
+        found = [*_where(more, "_more", [(Expr.symbol(name), 2, None) for name in names]), *found]
+    return [usual, *found]
+
+
+def _where(forms: list[Form], suffix: str, bounds: Sequence[tuple[Expr, int, int | None]]) -> list[Form]:
+    """The forms in the order in which they are tried, within further bounds."""
+    return [replace(form, suffix=suffix + form.suffix, bounds=(*bounds, *form.bounds)) for form in in_order(forms)]
+
+
+def _is_cheaper(first: LoopKernel, second: LoopKernel) -> bool:
+    """Whether a point of the first kernel costs less, and neither is large: each is printed, for all its forms."""
+    plans = schedule(first), schedule(second)
+    if max(map(cost, plans)) > _MOST_TWICE:
+        return False
+    costs = []
+    for plan, kernel in zip(plans, (first, second)):
+        lane = "" if plan.lane is None else kernel.dims[plan.lane].name
+        costs.append(sum(weight(one) + access_cost(one, lane) for one in kernel.code))
+    return costs[0] < costs[1]
+
+
+def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
+    """The forms of a kernel in which it is known which dims are repeated, or costs nothing to ask."""
     kernel = _without_small(with_joined_dims(kernel))
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)

@@ -25,7 +25,7 @@ def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None
         if name is None:
             return None
         try:
-            kernel = _with_value(kernel, name, Expr.const(count))
+            kernel = with_value(kernel, name, Expr.const(count))
         except ZeroDivisionError:  # some size is divided by 0 then: the kernel is never run with this value
             return None
     dims = (*kernel.dims[:position], *kernel.dims[position + 1 :])
@@ -69,7 +69,7 @@ def _symbol(size: Expr) -> str | None:
     return next(iter(names)) if len(names) == 1 and size == Expr.symbol(next(iter(names))) else None
 
 
-def _with_value(kernel: LoopKernel, name: str, value: Expr) -> LoopKernel:
+def with_value(kernel: LoopKernel, name: str, value: Expr) -> LoopKernel:
     """The kernel with a symbol's value everywhere but in its list of parameters."""
 
     def known(expr: Expr) -> Expr:

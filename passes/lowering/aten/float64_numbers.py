@@ -19,17 +19,21 @@ Number = Union["Real", float, int]
 
 @dataclass(frozen=True)
 class Real:
-    """A float64 scalar in a body."""
+    """A float64 scalar in a body, or one of another type, as all that it meets are."""
 
     m: Body
     scalar: Scalar
+    type: str = "f64"
 
     def of(self, value: Number) -> Real:
         """A number as a Real in this body."""
-        return value if isinstance(value, Real) else Real(self.m, self.m.constant(float(value), "f64"))
+        return value if isinstance(value, Real) else self._made(self.m.constant(float(value), self.type))
+
+    def _made(self, scalar: Scalar) -> Real:
+        return Real(self.m, scalar, self.type)
 
     def _binary(self, name: str, left: Number, right: Number) -> Real:
-        return Real(self.m, self.m.arithmetic(name, self.of(left).scalar, self.of(right).scalar))
+        return self._made(self.m.arithmetic(name, self.of(left).scalar, self.of(right).scalar))
 
     def __add__(self, other: Number) -> Real:
         return self._binary("add", self, other)
@@ -56,14 +60,14 @@ class Real:
         return self._binary("div", other, self)
 
     def __neg__(self) -> Real:
-        return Real(self.m, self.m.neg(self.scalar))
+        return self._made(self.m.neg(self.scalar))
 
     def __abs__(self) -> Real:
         return self.math("absf")
 
     def math(self, name: str, *more: Number) -> Real:
         """An operation of the math dialect."""
-        return Real(self.m, self.m.math(name, self.scalar, *(self.of(one).scalar for one in more)))
+        return self._made(self.m.math(name, self.scalar, *(self.of(one).scalar for one in more)))
 
     def compare(self, kind: str, other: Number) -> Scalar:
         """``kind``: eq ne lt le gt ge."""
@@ -72,7 +76,7 @@ class Real:
     def where(self, kind: str, other: Number, then: Number, otherwise: Number) -> Real:
         """``then`` where the comparison of this with another holds."""
         condition = self.compare(kind, other)
-        return Real(self.m, self.m.select(condition, self.of(then).scalar, self.of(otherwise).scalar))
+        return self._made(self.m.select(condition, self.of(then).scalar, self.of(otherwise).scalar))
 
     def at_least(self, bound: float) -> Real:
         """The larger one; NaN stays."""
@@ -88,8 +92,9 @@ def polynomial(coefficients: Sequence[float], x: Real) -> Real:
     return reduce(lambda total, c: total.math("fma", x, c), coefficients[1:], x.of(coefficients[0]))
 
 
-def special(code: Callable[..., Real], arity: int = 1) -> Rule:
+def special(code: Callable[..., Real], arity: int = 1, narrow: Callable[..., Real] | None = None) -> Rule:
     """A rule whose ``code`` is a function of ``arity`` float64 numbers, and of the Python numbers that follow them.
+    ``narrow``: the same function of float32 numbers, for results that are no wider.
 
     An operand may be a Python number too: as in eager mode, it is rounded to the result's type first.
     """
@@ -99,10 +104,12 @@ def special(code: Callable[..., Real], arity: int = 1) -> Rule:
         if not all(isinstance(one, (int, float)) for one in parameters):
             raise Unsupported("a parameter that is not known while compiling")
 
-        def body(m: Body, *scalars: Scalar) -> Scalar:
-            return code(*(Real(m, m.cast(one, "f64")) for one in scalars), *parameters).scalar
-
         of_numbers = compute_type(b.results[0].dtype)
-        return apply(b, operands, ["f64" if isinstance(x, Tensor) else of_numbers for x in operands], body)
+        chosen, type_ = (code, "f64") if narrow is None or of_numbers != "f32" else (narrow, "f32")
+
+        def body(m: Body, *scalars: Scalar) -> Scalar:
+            return chosen(*(Real(m, m.cast(one, type_), type_) for one in scalars), *parameters).scalar
+
+        return apply(b, operands, [type_ if isinstance(x, Tensor) else of_numbers for x in operands], body)
 
     return rule

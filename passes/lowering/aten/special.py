@@ -6,6 +6,7 @@ Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions; the fits ar
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
@@ -20,7 +21,6 @@ SQRT_HALF = math.sqrt(0.5)
 BERNOULLI = tuple(map(Fraction, ("1/6", "-1/30", "1/42", "-1/30", "5/66", "-691/2730", "7/6", "-3617/510")))
 TERMS = 6  # of a zeta function that are summed, before its asymptotic series
 SHIFT = 10  # arguments below are moved up by so much, where the series is exact
-LOG_SHIFT = 7  # the same for the logarithm: what its series leaves out is 1e-15 there
 SINE, COSINE = (  # of pi*x up to a half
     [(-1.0) ** k * math.pi ** (2 * k + odd) / math.factorial(2 * k + odd) for k in range(11)][::-1] for odd in (1, 0)
 )
@@ -113,18 +113,27 @@ def log_ndtr(x: Real) -> Real:
     return x.where("lt", -1.0, low, (t.math("erfc") * -0.5).math("log1p"))
 
 
-def _inverse_erf_by_argument(w: Real) -> Real:
-    """erfinv(x)/x where w = -log(1 - x*x)."""
+def _times_inverse_erf(x: Real, w: Real) -> Real:
+    """x*erfinv(y)/y where w = -log(1 - y*y)."""
     s = w.math("sqrt")
-    near = polynomial(fit.ERFINV_NEAR, w.at_most(6.0) / 3.0 - 1.0)
-    middle = polynomial(fit.ERFINV_MIDDLE, (s.at_least(2.4).at_most(6.0) - 4.2) / 1.8) * s
-    far = polynomial(fit.ERFINV_FAR, (s.at_least(6.0) - 16.75) / 10.75) * s
-    return w.where("le", 6.0, near, s.where("le", 6.0, middle, far))
+    near = polynomial(fit.ERFINV_NEAR, w.at_most(6.0) * (1 / 3) - 1.0)
+    middle = polynomial(fit.ERFINV_MIDDLE, (s.at_least(2.4).at_most(6.0) - 4.2) * (1 / 1.8)) * s
+    far = polynomial(fit.ERFINV_FAR, (s.at_least(6.0) - 16.75) * (1 / 10.75)) * s
+    return x * w.where("le", 6.0, near, s.where("le", 6.0, middle, far))
 
 
-def erfinv(x: Real) -> Real:
+def _times_inverse_erf_of_float32(x: Real, w: Real) -> Real:
+    """The same of a float32 y, whose w is at most 23*log(2). A power of 2 of the factor is apart: what the rest of it
+    loses by rounding is less."""
+    near = polynomial(fit.ERFINV_NEAR_F32, w.at_most(6.0) * (1 / 3) - 1.0)
+    middle = polynomial(fit.ERFINV_MIDDLE_F32, (w.at_least(6.0).math("sqrt") - 3.2) * 1.25)
+    return w.where("le", 6.0, near, middle).math("fma", x, w.where("le", 6.0, x, x + x))
+
+
+def erfinv(times: Callable[[Real, Real], Real], x: Real) -> Real:
+    """``times``: x*erfinv(x)/x by x and -log(1 - x*x)."""
     w = -((1.0 - x) * (1.0 + x)).math("log")
-    inside = x * _inverse_erf_by_argument(w)
+    inside = times(x, w)
     return abs(x).where("eq", 1.0, x * INFINITY, abs(x).where("gt", 1.0, NAN, inside))
 
 
@@ -132,7 +141,7 @@ def ndtri(p: Real) -> Real:
     """The argument at which the normal distribution's cumulative probability is p."""
     q = 2.0 * p
     w = -(q * (2.0 - q)).math("log")
-    inside = -math.sqrt(2.0) * (1.0 - q) * _inverse_erf_by_argument(w)
+    inside = _times_inverse_erf(-math.sqrt(2.0) * (1.0 - q), w)
     ends = p.where("eq", 0.0, -INFINITY, p.where("eq", 1.0, INFINITY, inside))
     return p.where("lt", 0.0, NAN, p.where("gt", 1.0, NAN, ends))
 
@@ -146,27 +155,23 @@ def sine_and_cosine(x: Real) -> tuple[Real, Real]:
 
 
 def lgamma(x: Real) -> Real:
-    """log(abs(gamma(x))): Stirling's series, after a shift; a fit around its zeros at 1 and 2, where differences of
-    large numbers would leave few digits; infinite at 0 and the negative integers.
+    """log(abs(gamma(x))): fits up to 8, by the zeros at 1 and 2, where differences of large numbers would leave few
+    digits; Stirling's series beyond; the reflection below a half; infinite at 0 and the negative integers.
 
-    A logarithm costs most of it, so there is one for the factors of the shift and the sine of the reflection.
+    Logarithms cost most of it: one is Stirling's, the other the reflection's.
     """
     mirrored = x.where("lt", 0.5, 1.0 - x, x)
-    small = mirrored.at_most(float(LOG_SHIFT))
-    factors = small
-    for k in range(1, LOG_SHIFT):
-        factors = factors * (small + float(k))
-    is_small = partial(mirrored.where, "lt", float(LOG_SHIFT))
-    factors, z = is_small(factors, 1.0), is_small(mirrored + float(LOG_SHIFT), mirrored)
+    z = mirrored.at_least(8.0)
     r = 1.0 / z
     series = polynomial([float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(BERNOULLI, 1)][::-1], r * r) * r
     stirling = (z - 0.5) * z.math("log") - z + 0.5 * math.log(2 * math.pi) + series
+    near = (mirrored - 1.0) * polynomial(fit.LGAMMA_NEAR, (mirrored.at_most(3.0) - 1.75) * 0.8)
+    middle = polynomial(fit.LGAMMA_MIDDLE, (mirrored.at_least(3.0).at_most(8.0) - 5.5) * 0.4)
+    low = (mirrored - 2.0) * mirrored.where("le", 3.0, near, middle)
+    result = mirrored.where("eq", 1.0, 0.0, mirrored.where("lt", 8.0, low, stirling))
     sine, _ = sine_and_cosine(x)
-    log = x.where("lt", 0.5, factors * math.pi / abs(sine), factors).math("log")
-    result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, log - stirling), stirling - log)
-    near = (x - 1.0) * (x - 2.0) * polynomial(fit.LGAMMA_NEAR, (x.at_least(0.5).at_most(3.0) - 1.75) / 1.25)
-    result = x.where("lt", 0.5, result, x.where("gt", 3.0, result, near))
-    result = x.where("eq", 1.0, 0.0, x.where("eq", 2.0, 0.0, result))
+    reflected = math.log(math.pi) - abs(sine).math("log") - result
+    result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, reflected), result)
     return abs(x).where("eq", INFINITY, INFINITY, result)
 
 
@@ -300,7 +305,9 @@ RULES: dict[str, Rule] = {
     "aten.special_spherical_bessel_j0.default": special(spherical_j0),
     "aten.special_erfcx.default": special(erfcx),
     "aten.special_log_ndtr.default": special(log_ndtr),
-    "aten.erfinv.default": special(erfinv),
+    "aten.erfinv.default": special(
+        partial(erfinv, _times_inverse_erf), narrow=partial(erfinv, _times_inverse_erf_of_float32)
+    ),
     "aten.special_ndtri.default": special(ndtri),
     "aten.lgamma.default": _LOG_GAMMA,
     "aten.digamma.default": _DIGAMMA,
