@@ -41,6 +41,7 @@ from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.output_code import log_output_code
 from symshape.pipeline import DYNAMO, Timings, steps_on, timed
+from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
 
 
+@traced_by_our_rules
 @passing_dynamo
 @compiling("")  # what the frame's compiler has named, or a graph says
 def symshape_backend(

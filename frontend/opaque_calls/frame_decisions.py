@@ -1,13 +1,14 @@
 """What is decided of a frame while it is compiled: where its graph is broken, which masks have lengths of their own.
 
 A decision that is found late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
-again with it. Under ``torch.compile(backend="symshape")`` nobody would do that.
+again with it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
@@ -69,23 +70,28 @@ def current_frame() -> Frame:
 def compile_with_decisions(compile_frame: Callable[[], Any], frame: Frame) -> Any:
     """Compiles a frame, as often as a decision is missing. Its decisions are those known for the function; more are
     added."""
-    decisions = frame.decisions
-    token = _FRAME.set(frame)
-    try:
+    with deciding(frame):
         while True:
             try:
                 return compile_frame()
             except Exception as error:
-                if not _learn(decisions, getattr(error, "inner_exception", None)):
+                wanted = getattr(error, "inner_exception", None)
+                if not isinstance(wanted, Reanalyse) or not learn(frame.decisions, wanted):
                     raise
+
+
+@contextlib.contextmanager
+def deciding(frame: Frame) -> Iterator[None]:
+    """While a frame is compiled: its decisions are read and added to."""
+    token = _FRAME.set(frame)
+    try:
+        yield
     finally:
         _FRAME.reset(token)
 
 
-def _learn(decisions: FrameDecisions, wanted: BaseException | None) -> bool:
-    """Whether the frame can be analysed again: what Dynamo was told is a decision that has not been made."""
-    if not isinstance(wanted, Reanalyse):
-        return False
+def learn(decisions: FrameDecisions, wanted: Reanalyse) -> bool:
+    """Makes a decision. False if it is made already, so that nothing would be another time the frame is analysed."""
     sites = {"own_lengths": decisions.own_lengths, "views": decisions.views}.get(wanted.of)
     known = wanted.site in decisions.breaks or sites is not None and wanted.site in sites
     if sites is not None:

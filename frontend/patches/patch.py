@@ -49,14 +49,15 @@ class Scope:
     """What is being traced, and how.
 
     For a frame: ``run_operators`` allows running users' operators without a fake rule on made-up operands;
-    ``only_settings`` applies settings only; ``writes_failures`` writes repro files for Dynamo's graphs. For a graph:
-    ``eager_draws`` draws the random numbers of eager mode; ``keeps_memory`` keeps what is written in place at its
-    offset in a copy of its whole storage."""
+    ``only_settings`` applies settings only; ``plain`` applies none, for plain ``torch.compile``; ``writes_failures``
+    writes repro files for Dynamo's graphs. For a graph: ``eager_draws`` draws the random numbers of eager mode;
+    ``keeps_memory`` keeps what is written in place at its offset in a copy of its whole storage."""
 
     phase: Phase
     run_operators: bool = True
     eager_draws: bool = True
     only_settings: bool = False
+    plain: bool = False
     writes_failures: bool = False
     keeps_memory: bool = False
 
@@ -76,6 +77,16 @@ def outermost_phase() -> Phase:
 
 def is_frame_of_ours() -> bool:
     """Whether ``symshape.compile``, rather than plain ``torch.compile``, is compiling a frame."""
+    return any(scope.phase == "frame" and not scope.plain for scope in _SCOPES)
+
+
+def is_plain_frame() -> bool:
+    """Whether plain ``torch.compile`` is compiling the innermost frame, by our rules."""
+    return next((scope.plain for scope in reversed(_SCOPES) if scope.phase == "frame"), False)
+
+
+def is_traced_by_our_rules() -> bool:
+    """Whether a frame is being compiled by our rules."""
     return any(scope.phase == "frame" for scope in _SCOPES)
 
 
@@ -218,7 +229,8 @@ class Patch:
 
     def is_for(self, scope: Scope) -> bool:
         """Whether the row applies to a scope, regardless of the version."""
-        return scope.phase in self.phases and (self.is_setting or not scope.only_settings) and self.when(scope)
+        left_out = scope.plain if self.is_setting else scope.only_settings
+        return scope.phase in self.phases and not left_out and self.when(scope)
 
     def wrong(self, also_slow: bool = True) -> list[str]:
         """Descriptions of what has changed in PyTorch: targets that are missing, and probes that fail."""

@@ -53,6 +53,7 @@ def configured(module: str, **values: int) -> Change:
 
 
 DYNAMO = "torch._dynamo.config"
+FX = "torch.fx.experimental._config"
 FUNCTORCH = "torch._functorch.config"
 # Further settings of some compiles, by name.
 MORE_SETTINGS: dict[str, tuple[Change, ...]] = {

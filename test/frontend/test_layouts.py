@@ -97,7 +97,9 @@ def test_padding_by_nothing_is_a_clone(layout: str) -> None:
         for name, actual, expected in zip(PADS, compiled(x), all_of_them(x)):
             assert torch.equal(actual, expected), name
             strides = [[s for s, size in zip(t.stride(), t.shape) if size > 1] for t in (actual, expected)]
-            assert expected.numel() == 0 or strides[0] == strides[1], f"{name} at {rows}, {columns}"
+            # a tensor of 1x1 images is contiguous in either format: one graph has the layout of larger images
+            general = layout == "channels-last" and rows == columns == 1
+            assert expected.numel() == 0 or general or strides[0] == strides[1], f"{name} at {rows}, {columns}"
 
 
 ROLLS: dict[str, Callable[[torch.Tensor], Any]] = {

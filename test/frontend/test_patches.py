@@ -457,11 +457,12 @@ def test_every_foreign_frame_and_message_that_is_read_has_a_probe() -> None:
     read = {(probe.name.rpartition(".")[2], probe.local) for probe in every if isinstance(probe, HasLocal)}
     checks = {("_check_with", "message"), ("_check_with", "cond")}
     asking = {("run_node", "n"), ("run_node", "node"), ("__torch_dispatch__", "func")}
-    assert read == {*checks, *asking, ("forward", "self")}
+    compiling = {("_compile", "code"), ("_compile", "compiler_fn"), ("_compile", "one_graph")}
+    assert read == {*checks, *asking, *compiling, ("forward", "self")}
     root = Path(patch_module.__file__).parents[1]
     lines = [line for file in root.rglob("*.py") for line in file.read_text().splitlines() if "f_locals" in line]
-    # One more: those of the user's frame that Dynamo is called for.
-    assert sum("f_locals" in line and "import" not in line for line in lines) == len(read) + 1, lines
+    # Two more: those of the user's frame that Dynamo is called for, and of a function inside of `_compile`.
+    assert sum("f_locals" in line and "import" not in line for line in lines) == len(read) + 2, lines
 
 
 def test_a_changed_pytorch_is_an_error_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from symshape.frontend.patches.patch import Patch
-from symshape.frontend.patches.settings import DYNAMO, setting
+from symshape.frontend.patches.settings import DYNAMO, FX, setting
 
 ROWS: tuple[Patch, ...] = (
     setting(
-        "torch.fx.experimental._config",
+        FX,
         "use_duck_shape",
         False,
         ("frame",),

@@ -1,0 +1,198 @@
+"""Plain ``torch.compile(backend="symshape")``: frames are traced by our rules, and one graph serves all sizes."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.callback import callback_handler
+from torch._dynamo.utils import counters
+
+import symshape
+from symshape.frontend.patches.patch import is_traced_by_our_rules
+
+plain = functools.partial(torch.compile, backend="symshape")
+SIZES = (3, 0, 1, 2, 7, 64, 1009)
+
+
+@pytest.fixture(autouse=True)
+def _counted() -> Iterator[None]:
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def graphs() -> int:
+    return int(counters["stats"]["unique_graphs"])
+
+
+def slopes(x: torch.Tensor) -> torch.Tensor:
+    """The biases of ALiBi, from a buffer of the largest length."""
+    length = x.shape[1]
+    distance = torch.arange(1024)[None] - torch.arange(1024)[:, None]
+    bias = 2.0 ** -torch.arange(1.0, 3.0)[:, None, None] * distance
+    return torch.softmax(x @ x.transpose(1, 2) + bias[:, :length, :length], -1) @ x
+
+
+def kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A Gaussian kernel, computed as one product of augmented points."""
+    x, y = x - x.mean(0), y - x.mean(0)
+    left = torch.cat([-2.0 * x, x.square().sum(-1, keepdim=True), torch.ones_like(x[:, :1])], -1)
+    right = torch.cat([y, torch.ones_like(y[:, :1]), y.square().sum(-1, keepdim=True)], -1)
+    return (left @ right.mT).clamp_min_(0).div(-2).exp_()
+
+
+def boxes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    corner = torch.min(x[:, None, 2:], y[:, 2:]) - torch.max(x[:, None, :2], y[:, :2])
+    return corner.clamp(min=0).prod(-1)
+
+
+def advantages(rewards: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return (rewards - values).flip(0).cumsum(0).flip(0)
+
+
+# name: function, shapes of its operands for a size, sizes
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], list[tuple[int, ...]]], tuple[int, ...]]] = {
+    "vmap": (lambda x, y: torch.vmap(lambda row: (row * y).sum() + row.max())(x), lambda n: [(n, 4), (4,)], SIZES),
+    "vmap of a convolution": (
+        lambda x, w: torch.vmap(lambda row: F.conv1d(row[None], w)[0])(x),
+        lambda n: [(n, 3, 8), (2, 3, 3)],
+        SIZES[:1] + SIZES[2:],
+    ),
+    "quantile": (lambda x: torch.quantile(x, 0.3, dim=0), lambda n: [(n, 5)], SIZES[:1] + SIZES[2:]),
+    "histc": (lambda x: torch.histc(x, 10, -2, 2), lambda n: [(n,)], SIZES),
+    "bilinear": (F.bilinear, lambda n: [(n, 4), (n, 5), (3, 4, 5)], SIZES[:1] + SIZES[2:]),
+    "stft": (
+        lambda x, w: torch.view_as_real(torch.stft(x, 64, 16, window=w, return_complex=True)),
+        lambda n: [(2, 64 + n), (64,)],
+        SIZES,
+    ),
+    "contiguous": (lambda x: x.transpose(1, 2).contiguous() + 1, lambda n: [(n, 4, 5)], SIZES),
+    "biases by distance": (slopes, lambda n: [(2, n, 4)], SIZES[:1] + SIZES[2:-1]),
+    "kernel": (kernel, lambda n: [(n, 3), (5, 3)], SIZES),
+    "boxes": (boxes, lambda n: [(n, 4), (5, 4)], SIZES),
+    "advantages": (advantages, lambda n: [(n, 3), (n, 3)], SIZES),
+    "halves": (lambda x: torch.mul(*x.chunk(2, -1)), lambda n: [(n, 3, 8)], SIZES),
+    "products": (lambda x, y: torch.einsum("nid,njd->nij", x, y), lambda n: [(n, 3, 8), (n, 5, 8)], SIZES),
+    "two sizes": (lambda x, y: x.softmax(1) @ y, lambda n: [(n, n // 2 + 1), (n // 2 + 1, 4)], SIZES),
+}
+
+
+@pytest.mark.parametrize("dynamic", (True, None))
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_one_graph_serves_all_sizes(program: Any, dynamic: bool | None) -> None:
+    """Without ``dynamic=True`` the first graph is for the sizes of the first call."""
+    function, shapes, sizes = program
+    compiled = plain(function, dynamic=dynamic, fullgraph=True)
+    for n in sizes:
+        operands = [torch.randn(shape) for shape in shapes(n)]
+        torch.testing.assert_close(compiled(*operands), function(*operands), equal_nan=True)
+    assert graphs() == (1 if dynamic else 2)
+
+
+def test_gradients_of_all_sizes() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    compiled = plain(layer, dynamic=True)
+    for batch, length in ((3, 5), (1, 5), (4, 1), (1, 1), (2, 9)):
+        x = torch.randn(batch, length, 8)
+        found = []
+        for run in (compiled, layer):
+            layer.zero_grad()
+            run(x).square().sum().backward()
+            found.append([p.grad.clone() for p in layer.parameters()])
+        torch.testing.assert_close(*found)
+    assert graphs() == 1
+
+
+def test_equal_sizes_of_the_first_call() -> None:
+    function = lambda x, y: x.sum(0) + y.mean()  # noqa: E731
+    compiled = plain(function, dynamic=True)
+    for rows, others in ((4, 4), (4, 5), (1, 0), (1, 1)):
+        x, y = torch.randn(rows, 3), torch.randn(others, 3)
+        torch.testing.assert_close(compiled(x, y), function(x, y), equal_nan=True)
+    assert graphs() == 1
+
+
+def test_a_call_that_is_a_view_at_some_sizes() -> None:
+    """Where it shows, the frame is traced again, and a size of 1 has its own graph."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.reshape(-1)
+        y.add_(1)
+        return x * 2
+
+    compiled = plain(function, dynamic=True)
+    for rows, columns in ((4, 3), (1, 3), (4, 1), (5, 2)):
+        x = torch.arange(float(rows * columns)).reshape(columns, rows).t()
+        y = torch.arange(float(rows * columns)).reshape(columns, rows).t()
+        torch.testing.assert_close(compiled(x), function(y))
+        torch.testing.assert_close(x, y)
+
+
+def test_frames_of_other_backends_are_traced_by_their_rules() -> None:
+    ours = []
+
+    def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
+        ours.append(is_traced_by_our_rules())
+        return gm
+
+    function = lambda x: x.cumsum(0)  # noqa: E731
+    plain(function, dynamic=True)(torch.randn(3, 4))
+    torch.compile(function, backend=backend, dynamic=True)(torch.randn(3, 4))
+    assert ours == [False] and not is_traced_by_our_rules()
+
+
+def test_nothing_stays_in_force_where_a_frame_fails() -> None:
+    plain(lambda x: x + 1, dynamic=True)(torch.ones(2))  # from here on Dynamo calls us before it traces
+    with pytest.raises(RuntimeError, match="same reduction dim"):
+        plain(lambda x, y: x @ y, dynamic=True)(torch.randn(2, 3), torch.randn(4, 5))
+    assert not is_traced_by_our_rules()
+
+
+def test_after_a_reset_the_first_graph_is_traced_twice() -> None:
+    """Dynamo forgets the function that it calls."""
+    assert not callback_handler.start_callbacks
+    function = lambda x: x.cumsum(0) * x.shape[0]  # noqa: E731
+    for _ in range(2):
+        compiled = plain(function, dynamic=True)
+        for rows in (1, 0, 5):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(compiled(x), function(x))
+        assert len(callback_handler.start_callbacks) == 1
+        assert graphs() == 1
+        torch._dynamo.reset()
+        counters.clear()
+
+
+def test_settings_are_those_of_dynamo() -> None:
+    """``item`` breaks the graph, and a size is a constant until it changes."""
+    compiled = plain(lambda x: x + x.sum().item())
+    for rows in (3, 4):
+        x = torch.ones(rows)
+        torch.testing.assert_close(compiled(x), x + rows)
+    assert sum(counters["graph_break"].values()) >= 1
+    counters.clear()
+    assert symshape.compile(lambda x: x + x.sum().item())(torch.ones(2)).tolist() == [3.0, 3.0]
+    assert not counters["graph_break"]
+
+
+def test_in_a_process_that_has_not_imported_us() -> None:
+    program = """
+        import torch
+        from torch._dynamo.utils import counters
+        compiled = torch.compile(lambda x, y: x.softmax(0) @ y, backend="symshape", dynamic=True, fullgraph=True)
+        for rows in (3, 1, 0, 7):
+            x, y = torch.randn(rows, 4), torch.randn(4, rows)
+            torch.testing.assert_close(compiled(x, y), x.softmax(0) @ y)
+        print(counters["stats"]["unique_graphs"])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
