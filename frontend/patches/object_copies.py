@@ -26,9 +26,10 @@ def own_copies_break_the_graph(changes: Changes) -> None:
 
 @functools.cache
 def _of_plain_objects(usual: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._dynamo.polyfills.copy import reduce_ex_user_defined_object
+    from torch._dynamo.polyfills import copy
 
-    attributes_only = reduce_ex_user_defined_object.__torch_dynamo_polyfill__
+    replacement: Any = copy.reduce_ex_user_defined_object
+    attributes_only = replacement.__torch_dynamo_polyfill__
 
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
