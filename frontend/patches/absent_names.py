@@ -18,9 +18,15 @@ from symshape.frontend.patches.patch import Changes
 
 def absent_keys_are_guarded(changes: Changes) -> None:
     """Of dictionaries that the function is given, or finds."""
+    from torch._dynamo.variables import DefaultDictVariable
     from torch._dynamo.variables.dicts import ConstDictVariable
 
     changes.wrap(ConstDictVariable, "getitem_const_raise_exception_if_absent", _with_guard_on_key)
+    # One without a default looks keys up by itself: in a slot from PyTorch 2.12 on.
+    if "mp_subscript_impl" in vars(DefaultDictVariable):
+        changes.wrap(DefaultDictVariable, "mp_subscript_impl", _with_guard_on_key)
+    else:
+        changes.wrap(DefaultDictVariable, "call_method", _lookup_with_guard_on_key)
 
 
 @functools.cache
@@ -30,10 +36,24 @@ def _with_guard_on_key(usual: Callable[[Any, Any, Any], Any]) -> Callable[[Any, 
         try:
             return usual(self, tx, arg)
         except exc.ObservedKeyError:
-            self.install_dict_contains_guard(tx, [arg])
+            (getattr(self, "_base_vt", None) or self).install_dict_contains_guard(tx, [arg])
             raise
 
     return getitem
+
+
+@functools.cache
+def _lookup_with_guard_on_key(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return usual(self, tx, name, args, kwargs)
+        except exc.ObservedKeyError:
+            if name == "__getitem__":
+                self.install_dict_contains_guard(tx, args)
+            raise
+
+    return call_method
 
 
 def absent_attributes_are_guarded(changes: Changes) -> None:

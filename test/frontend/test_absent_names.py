@@ -71,6 +71,10 @@ def _with(owner: Any, **attributes: Any) -> Any:
 CASES: dict[str, tuple[Callable[[Tensor, Any], Tensor], tuple[Callable[[], Any], ...]]] = {
     "key": (_of_key, (dict, lambda: {"k": 3.0}, lambda: {"k": 4.0, "other": 1.0}, lambda: {"other": 1.0})),
     "ordered": (_of_key, (collections.OrderedDict, lambda: collections.OrderedDict(k=3.0))),
+    "without a default": (
+        _of_key,
+        (lambda: collections.defaultdict(None), lambda: collections.defaultdict(None, k=3.0), lambda: {"k": 5.0}),
+    ),
     "nested": (_of_nested_key, (lambda: {"inner": {}}, lambda: {"inner": {"k": 5.0}}, dict)),
     "chain": (_of_chain, (dict, lambda: {"k": 5.0})),
     "object": (_of_attribute, (_Plain, lambda: _with(_Plain(), k=5.0), _OfClass)),

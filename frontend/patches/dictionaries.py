@@ -1,0 +1,160 @@
+"""Dictionaries that a function reads as a whole, or changes; sets from which it takes elements.
+
+Dynamo guards on the keys that a function looks up. Where it reads all keys (``list(d)``, ``if d:``, ``{**d}``), or
+writes all items back after the graph because one was removed, a later call must have the keys of the trace, in their
+order. Of some of these ways PyTorch has no guard, or one that ignores the order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from symshape.frontend.patches.patch import Changes
+
+
+def keys_are_guarded(changes: Changes) -> None:
+    """Where all keys are read, or items are written back."""
+    from torch._dynamo import side_effects
+    from torch._dynamo.variables import builtin, dicts, lists
+
+    changes.wrap(dicts.ConstDictVariable, "install_dict_keys_match_guard", _with_order)
+    changes.wrap(dicts.ConstDictVariable, "as_python_constant", _of_guarded_keys)
+    changes.wrap(dicts.ConstDictVariable, "call_method", _methods_with_guard)
+    changes.wrap(lists.CommonListMethodsVariable, "call_method", _extended_with_guard)
+    changes.wrap(builtin.BuiltinVariable, "call_not_", _negated_with_guard)
+    changes.wrap(side_effects.SideEffects, "mutation", _written_with_guard)
+    wrappers = {"call_method": _methods_with_guard, "nb_or_impl": _merged_with_guard, "repr_impl": _shown_with_guard}
+    for owner in _kinds():
+        for name in wrappers.keys() & vars(owner).keys():
+            changes.wrap(owner, name, wrappers[name])
+
+
+def _kinds() -> list[Any]:
+    """Classes for dictionaries other than ``dict`` that have methods of their own."""
+    from torch._dynamo import variables
+    from torch._dynamo.variables import user_defined
+
+    named = ("OrderedDictVariable", "DefaultDictVariable")
+    found = [getattr(variables, name, getattr(user_defined, name, None)) for name in named]
+    return [one for one in found if one is not None]
+
+
+def guard_keys(variable: Any) -> None:
+    """Requires the same keys, in the same order, of a dictionary that the function has from outside."""
+    base = getattr(variable, "_base_vt", None) or variable
+    guard = getattr(base, "install_dict_keys_match_guard", None)
+    if guard is not None and base.source is not None:
+        guard()
+
+
+@functools.cache
+def _with_order(usual: Callable[[Any], None]) -> Callable[[Any], None]:
+    from torch._dynamo.source import is_constant_source
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    @functools.wraps(usual)
+    def install(self: Any) -> None:
+        usual(self)
+        if self.source and not is_constant_source(self.source):
+            InstructionTranslator.current_tx().output.guard_on_key_order.add(self.source)
+
+    return install
+
+
+@functools.cache
+def _of_guarded_keys(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(usual)
+    def as_python_constant(self: Any) -> Any:
+        guard_keys(self)
+        return usual(self)
+
+    return as_python_constant
+
+
+@functools.cache
+def _methods_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "popitem":  # of an empty one PyTorch has no guard
+            guard_keys(self)
+        if name == "move_to_end":  # PyTorch writes items back if there is a new one
+            (getattr(self, "_base_vt", None) or self).should_reconstruct_all = True
+        return usual(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+@functools.cache
+def _shown_with_guard(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(usual)
+    def repr_impl(self: Any, tx: Any) -> Any:
+        guard_keys(self)
+        return usual(self, tx)
+
+    return repr_impl
+
+
+@functools.cache
+def _merged_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def nb_or_impl(self: Any, tx: Any, other: Any, *rest: Any, **options: Any) -> Any:
+        guard_keys(self)
+        guard_keys(other)
+        return usual(self, tx, other, *rest, **options)
+
+    return nb_or_impl
+
+
+@functools.cache
+def _extended_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "extend" and args and isinstance(args[0].realize(), ConstDictVariable):
+            guard_keys(args[0].realize())
+        return usual(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+@functools.cache
+def _negated_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_not_(self: Any, tx: Any, a: Any) -> Any:
+        guard_keys(getattr(a, "dv_dict", a))
+        return usual(self, tx, a)
+
+    return call_not_
+
+
+@functools.cache
+def _written_with_guard(usual: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    @functools.wraps(usual)
+    def mutation(self: Any, var: Any) -> None:
+        if isinstance(var, ConstDictVariable):
+            guard_keys(var)
+        usual(self, var)
+
+    return mutation
+
+
+def differences_are_written(changes: Changes) -> None:
+    """``s -= other`` of a set that the function has from outside: PyTorch writes it back if an element is new."""
+    from torch._dynamo.variables.sets import SetVariable
+
+    changes.wrap(SetVariable, "nb_inplace_subtract_impl", _written_anew)
+
+
+@functools.cache
+def _written_anew(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def nb_inplace_subtract_impl(self: Any, tx: Any, other: Any) -> Any:
+        self.should_reconstruct_all = True
+        return usual(self, tx, other)
+
+    return nb_inplace_subtract_impl
