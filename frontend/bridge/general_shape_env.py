@@ -25,7 +25,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch import _prims_common
+from torch import _meta_registrations, _prims_common
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -373,9 +373,14 @@ def _asking() -> Any:
 
 
 def _is_asked_for_layout() -> bool:
+    """Whether it is asked for the order of strides, or for whether what ``copy_`` writes to overlaps itself: of a dim
+    of size 1 no stride does."""
     frame = _asking()
-    asked = frame is not None and frame.f_code
-    return asked and asked.co_name in LAYOUT_FUNCTIONS and asked.co_filename == _prims_common.__file__
+    if frame is None:
+        return False
+    name, file = frame.f_code.co_name, frame.f_code.co_filename
+    overlaps = name == "meta_copy_" and file == _meta_registrations.__file__
+    return overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__
 
 
 def if_larger(condition: Any) -> bool | None:

@@ -66,12 +66,29 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.group_norm.default: _group_norm,
         aten.nll_loss_nd.default: _nll_loss,
         aten.cross_entropy_loss.default: _cross_entropy,
+        aten.bilinear.default: _bilinear,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
     }
+
+
+def _bilinear(
+    usual: Any, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> Any:
+    """``x`` (..., I), ``y`` (..., J), ``weight`` (O, I, J): (..., O). C++ asks whether there are elements, and has a
+    loop over O. The usual form refuses what is refused."""
+    ranks = x.dim() == y.dim() >= 1 and weight.dim() == 3
+    if not ranks or not any(map(is_general, (*x.shape, *y.shape, *weight.shape))) or x.dtype != y.dtype:
+        return usual(x, y, weight, bias)
+    pairs = (*zip(x.shape[:-1], y.shape), (x.shape[-1], weight.shape[1]), (y.shape[-1], weight.shape[2]))
+    if not all(known_equal(a, b) or bool(a == b) for a, b in pairs) or bool(weight.shape[1] * weight.shape[2] == 0):
+        return usual(x, y, weight, bias)
+    products = torch.tensordot(x, weight, ([-1], [1])) * y.unsqueeze(-2)
+    summed = products.sum(-1)
+    return summed if bias is None else summed + bias
 
 
 def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:

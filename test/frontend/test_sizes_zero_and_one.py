@@ -573,3 +573,68 @@ def test_a_write_shows_in_what_is_a_view_at_some_sizes(fn: Callable[..., Any], g
             ours, theirs = x.clone(), x.clone()
             torch.testing.assert_close((compiled(ours), ours), (fn(theirs), theirs), rtol=0, atol=0)
     assert made.read().graphs <= graphs
+
+
+def copied_into_columns(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    doubled = x * 2
+    doubled[:, :3].copy_(y)
+    return doubled
+
+
+CELL, LONG_CELL = torch.nn.GRUCell(4, 3), torch.nn.LSTMCell(4, 3)
+WRITES = {
+    "copy": (copied_into_columns, [(4,), (3,)]),
+    "gru": (lambda x, h: CELL(x, h), [(4,), (3,)]),
+    "lstm": (lambda x, h, c: LONG_CELL(x, (h, c))[0], [(4,), (3,), (3,)]),
+}
+
+
+@pytest.mark.parametrize("first", [3, 1, 0])
+@pytest.mark.parametrize("program", WRITES.values(), ids=WRITES)
+def test_what_is_written_overlaps_itself_at_no_size(program: Any, first: int) -> None:
+    """PyTorch asks of each dim of a part of a tensor whether it is larger than 1."""
+    function, shapes = program
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows in (first, 0, 1, 2, 64):
+        sides = []
+        inputs = [torch.randn(rows, *shape) for shape in shapes]
+        for run in (compiled, function):
+            leaves = [x.clone().requires_grad_() for x in inputs]
+            result = run(*leaves)
+            sides.append((result, torch.autograd.grad(result.square().sum(), leaves)))
+        torch.testing.assert_close(*sides)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_what_overlaps_itself_is_not_written() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[:1].expand(y.shape).copy_(y)
+
+    torch._dynamo.reset()
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows in (3, 5):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            function(torch.randn(3, 4), torch.randn(rows, 4))
+        with pytest.raises(RuntimeError, match="single memory location"):
+            compiled(torch.randn(3, 4), torch.randn(rows, 4))
+
+
+@pytest.mark.parametrize("first", [3, 1, 0])
+def test_bilinear(first: int) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    layer = torch.nn.Bilinear(4, 5, 3)
+    compiled = symshape.compile(layer, fullgraph=True)
+    for rows in (first, 0, 1, 2, 64):
+        x, y = torch.randn(rows, 4), torch.randn(rows, 5)
+        sides = []
+        for run in (compiled, layer):
+            leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+            result = run(*leaves)
+            sides.append((result, torch.autograd.grad(result.square().sum(), [*leaves, *layer.parameters()])))
+        torch.testing.assert_close(*sides)
+    assert counters["stats"]["unique_graphs"] == 1
+    with pytest.raises(RuntimeError):
+        symshape.compile(F.bilinear)(torch.randn(2, 0), torch.randn(2, 5), torch.randn(3, 0, 5))
