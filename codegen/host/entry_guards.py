@@ -155,8 +155,8 @@ def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:
-    """Of a tensor. The stride of a dim of size 1, or 0, is any, and so is one that is made of a size of 0: there no size
-    counts as less than 1."""
+    """Of a tensor. The stride of a dim of size 1, or 0, is any, and so is one that is made of a size of 0, which counts
+    as 1 in strides."""
     sizes = [size.substitute(readings) for size in layout.sizes]
     found = list(map(equals, leaf.sizes, sizes))
     for dim, stride in enumerate(layout.strides):
