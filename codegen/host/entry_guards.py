@@ -155,7 +155,8 @@ def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:
-    """Of a tensor. The stride of a dim of size 1, or 0, is any."""
+    """Of a tensor. The stride of a dim of size 1, or 0, is any, and so is one that is made of a size of 0, which counts
+    as 1 in strides."""
     sizes = [size.substitute(readings) for size in layout.sizes]
     found = list(map(equals, leaf.sizes, sizes))
     for dim, stride in enumerate(layout.strides):
@@ -163,7 +164,8 @@ def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]
         if not (leaf.contiguous and expected == product(sizes[dim + 1 :])):
             is_long = (sizes[dim].as_int() or 0) > 1
             is_any = FALSE if is_long else at_least(1, leaf.sizes[dim])
-            found.append(any_of(is_any, equals(leaf.strides[dim], expected)))
+            empty = [at_least(0, size) for size in leaf.sizes if size.symbols and size.symbols <= expected.symbols]
+            found.append(any_of(is_any, *empty, equals(leaf.strides[dim], expected)))
     if leaf.offset or layout.offset.as_int() is None:
         found.append(equals(leaf.storage_offset, layout.offset.substitute(readings)))
     return [Constraint(condition) for condition in found]

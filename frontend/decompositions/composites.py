@@ -345,7 +345,7 @@ def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
     check: Any = torch._check
     check(channels % groups == 0, lambda: "the number of channels must be a multiple of groups")
     apart = x.reshape(batch, groups, channels // groups, *image)
-    return apart.transpose(1, 2).reshape(x.shape)
+    return apart.transpose(1, 2).reshape(x.shape).clone()
 
 
 def _max_pool1d(

@@ -14,6 +14,7 @@ from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
+from symshape.frontend.decompositions.cross_products import cross
 from symshape.frontend.decompositions.distances import cdist_backward, cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
@@ -109,6 +110,16 @@ def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
+def _in_new_memory(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition into views of an operator that copies: where a size is 1 they would be the operand."""
+
+    def decomposition(x: torch.Tensor, *args: Any) -> Any:
+        result = rule(x, *args)
+        return result.clone() if x.is_cpu else result
+
+    return decomposition
+
+
 def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition into an operator that counts negative indices from the end: here they are out of range."""
 
@@ -197,6 +208,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.avg_pool2d_backward.default, avg_pool_backward),
     (aten.avg_pool3d_backward.default, avg_pool_backward),
     (aten.isin.Tensor_Tensor, isin),
+    (aten.linalg_cross.default, cross),
     (aten.segment_reduce.default, segment_reduce),
     (aten.expand.default, expand),
 )
@@ -220,6 +232,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.cat.default, _of_one_type),
     (aten.max_unpool2d.default, _of_its_own_channel),
     (aten.max_unpool3d.default, _of_its_own_channel),
+    (aten.channel_shuffle.default, _in_new_memory),
     (aten.im2col.default, patches_as_windows),
     (aten.col2im.default, sums_of_slices),
     (aten.index_fill.int_Scalar, _from_either_end),

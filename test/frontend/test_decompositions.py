@@ -480,3 +480,43 @@ def test_sums_of_complex_numbers_copy_neither() -> None:
             torch.testing.assert_close(found[0], found[1])
     (graph,) = symshape.explain(lambda x, y: x + y, x, y).graphs
     assert graph.program_source.count("aten_") == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.complex64])
+@pytest.mark.parametrize("dim", [-1, 0])
+def test_cross_products(dtype: torch.dtype, dim: int) -> None:
+    """Of vectors that are broadcast, and are not contiguous; no index is computed."""
+
+    def cross(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cross(a, b, dim=dim)
+
+    compiled = torch_compile(cross)
+    for shapes in (((5, 3), (5, 3)), ((1, 3), (7, 3)), ((0, 3), (0, 3)), ((41, 3), (41, 3))):
+        a, b = ((torch.randn(shape) * 5).to(dtype) for shape in shapes)
+        if dim == 0:
+            a, b = a.t(), b.t()
+        torch.testing.assert_close(compiled(a, b), cross(a, b))
+        if dtype.is_floating_point:
+            agree(cross, a, b, compiled=compiled)
+    if not dtype.is_complex:
+        report = symshape.explain(cross, a, b)
+        assert report.totals()["library_calls"] == 0
+        assert [len(graph.kernels) for graph in report.graphs] == [1]
+    with pytest.raises(RuntimeError, match="must have length 3"):
+        compiled(a[:, :2], b[:, :2]) if dim else compiled(a[:2], b[:2])
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_shuffled_channels_have_memory_of_their_own(gradient: bool) -> None:
+    """Also where there is one channel in each group, or one group, so that nothing moves."""
+
+    def shuffled(x: torch.Tensor) -> list[torch.Tensor]:
+        return [F.channel_shuffle(x.reshape(1, 2, -1, 1), 2), F.channel_shuffle(x.reshape(1, -1, 2, 1), 1)]
+
+    for make in (symshape.compile, symshape.jit, torch_compile):
+        compiled = make(shuffled)
+        for size in (4, 2, 6):
+            x = torch.randn(size, requires_grad=gradient)
+            for actual, expected in zip(compiled(x), shuffled(x)):
+                torch.testing.assert_close(actual, expected)
+                assert actual.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()

@@ -644,3 +644,16 @@ def test_sizes_that_are_asked_for_are_returned_as_numbers(function: Callable[...
         (tensor, *numbers), (expected, *others) = jitted(x), function(x)
         assert torch.equal(tensor, expected)
         assert numbers == others and list(map(type, numbers)) == list(map(type, others))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.transpose(0, 2), lambda x: x.permute(1, 2, 0), lambda x: x.permute(2, 0, 1)[:, ::2]]
+)
+def test_views_of_tensors_without_elements(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """A size of 0 counts as 1 in strides."""
+    function = symshape.jit(lambda x: (x * 2, x.sum(0)))
+    for sizes in ((5, 6, 7), (0, 6, 7), (5, 0, 7), (5, 6, 0), (0, 0, 3), (1, 0, 4), (1, 1, 1), (3, 4, 5)):
+        x = view(torch.randn(sizes))
+        doubled, summed = function(x)
+        torch.testing.assert_close(doubled, x * 2)
+        torch.testing.assert_close(summed, x.sum(0))
