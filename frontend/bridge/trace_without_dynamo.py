@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import (
 from symshape.frontend.bridge.aot_autograd import partition_after, without_donations
 from symshape.frontend.bridge.general_shape_env import traced_again
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
+from symshape.frontend.bridge.leaked_tensors import TracedTensors
 from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.bridge.source_lines import user_frame_now
@@ -101,6 +102,7 @@ class _UserLines(TorchFunctionMetadataMode):
     def __init__(self, env: Any, replaced: Replaced) -> None:  # the base class keeps a tracer of its own
         self.env, self.replaced = env, replaced
         self.inner: Any = None  # the tracer's mode of this class: PyTorch takes off only one
+        self.made = TracedTensors()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS
@@ -111,8 +113,11 @@ class _UserLines(TorchFunctionMetadataMode):
         kwargs = kwargs or {}
         traced = self.replaced(func, args, kwargs)
         if self.inner is not None and traced is func:
-            return self.inner.__torch_function__(func, types, args, kwargs)
-        return traced_again(self.env, lambda: traced(*args, **kwargs))
+            result = self.inner.__torch_function__(func, types, args, kwargs)
+        else:
+            result = traced_again(self.env, lambda: traced(*args, **kwargs))
+        self.made.add(result)
+        return result
 
 
 _OFFSET_READERS = frozenset(

@@ -105,12 +105,17 @@ class _Function(torch.nn.Module):
         for position, first in self.again.items():
             leaves[position] = leaves[first]
         args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
+        given, attributes = pytree.tree_flatten((args, kwargs)), [_attributes(value) for value in flat]
+        # Parameters are kept by recurrent layers, parts of nested tensors by these.
+        self.trace.lines.made.add_inputs(flat[len(state) :] if not any(map(_is_nested, given[0])) else ())
 
         def run() -> Any:
             return torch.func.functional_call(self.holder[0], state, args, kwargs)
 
         with in_force(Scope("function")):
             result = refusing_draws(lambda: self.counted.run(lambda: self.trace.with_lines(run)))
+        _reject_changed_containers((args, kwargs), *given)
+        _reject_new_attributes(flat, attributes)
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
         self.outputs = []
         computed: list[Any] = []
@@ -149,7 +154,9 @@ def _traced(call: Call, options: Options, scope: Scope) -> Traced:
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)
-            return with_room(_compile, call, options, scope, trace, state, fakes)
+            traced = with_room(_compile, call, options, scope, trace, state, fakes)
+            _reject_leaks(trace)
+            return traced
         except SymshapeError:
             raise
         except Exception as error:
@@ -235,6 +242,51 @@ def _reject_layouts() -> None:
             "an argument is written to that gets other sizes or strides in place (`t_`, `unsqueeze_`)",
             next_step="change a view of it (`t`, `unsqueeze`), or use symshape.compile",
         )
+
+
+def _reject_leaks(trace: Trace) -> None:
+    """CompileError for a traced tensor that is stored outside of the function."""
+    if (leaked := trace.lines.made.leaked()) is None:
+        return
+    line, name = leaked
+    raise CompileError(
+        f"a tensor {'that the function computes' if line else 'that the function is given'} is stored outside of it"
+        + (f", as {name}" if name else "")
+        + ": it has no data, and later calls would store nothing",
+        where=with_text(line) if line else "",
+        next_step="return it, write it to a buffer in place (copy_), or use symshape.compile",
+    )
+
+
+def _reject_changed_containers(arguments: Any, leaves: Sequence[Any], spec: Any) -> None:
+    """CompileError where the function has put something into a list or dictionary that it was given, or taken it out:
+    what it was given is a copy that only the trace has."""
+    found, found_spec = pytree.tree_flatten(arguments)
+    if found_spec != spec or any(now is not before for now, before in zip(found, leaves)):
+        raise CompileError(
+            "a list or dictionary among the arguments is changed: a compiled call would leave the caller's as it is",
+            next_step="return what is new, write to its tensors in place (copy_), or use symshape.compile",
+        )
+
+
+def _reject_new_attributes(values: Sequence[Any], before: Sequence[set[str]]) -> None:
+    """CompileError where the function has given an attribute to a tensor that it was given."""
+    for value, names in zip(values, before):
+        if new := sorted(_attributes(value) - names):
+            raise CompileError(
+                f"a tensor that the function is given gets the attribute {new[0]}: a compiled call would set none",
+                next_step="return the value, or use symshape.compile",
+            )
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_nested
+
+
+def _attributes(value: Any) -> set[str]:
+    """Names of what is set on a tensor, those of PyTorch's marks left out."""
+    names = vars(value) if isinstance(value, torch.Tensor) else ()
+    return {name for name in names if not name.startswith("_dynamo")}
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
