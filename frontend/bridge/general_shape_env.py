@@ -255,7 +255,7 @@ class GeneralShapeEnv(ShapeEnv):
         if not self.is_backed(condition):
             return None
         here = _at(condition, self.backed_var_to_val)
-        if here is None or here is default:
+        if here is None or here is default and not self._is_of_few_and_layout(condition):
             return default
         if condition in self.decided:
             return self.decided[condition]
@@ -271,7 +271,12 @@ class GeneralShapeEnv(ShapeEnv):
         for elsewhere in self._elsewhere(condition):
             if elsewhere is default or default is None and elsewhere is not here:
                 return elsewhere
-        return None
+        return default if here is default else None
+
+    def _is_of_few_and_layout(self, condition: Any) -> bool:
+        """Whether the default, which the sizes at hand give too, would be the layout of nothing: images of an empty
+        batch are laid out as others are."""
+        return not self.imagined[0].keys().isdisjoint(condition.free_symbols) and _is_asked_for_layout()
 
 
 def traced_again(env: Any, run: Callable[[], Any]) -> Any:

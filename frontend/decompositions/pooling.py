@@ -48,6 +48,27 @@ def max_pool(
     return _laid_out(best, x), _laid_out(index.long(), x)
 
 
+def largest_of_all(x: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The maximum over the last ``dims`` dims, kept, and its index in them. Of equal elements the first is named, of
+    NaN the last."""
+    check: Any = torch._check
+    for i, size in enumerate(x.shape[1:], 1):
+        check(
+            size > 0,
+            lambda i=i: (
+                f"adaptive_max_pool{dims}d(): Expected input to have non-zero size for non-batch dimensions, "
+                f"but input has sizes {x.shape} with dimension {i} being empty"
+            ),
+        )
+    last = tuple(range(-dims, 0))
+    flat = x.flatten(-dims)
+    index = flat.argmax(-1)
+    if x.is_floating_point():
+        nans = torch.where(flat.isnan(), torch.arange(flat.shape[-1], device=x.device), -1).amax(-1)
+        index = torch.where(nans < 0, index, nans)
+    return x.amax(last, keepdim=True), index.reshape([*index.shape, *[1] * dims])
+
+
 def _is_dense(stride: Sequence[int], padding: Sequence[int]) -> bool:
     return all(one == 1 for one in stride) and not any(padding)
 

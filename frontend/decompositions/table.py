@@ -24,7 +24,7 @@ from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import group_norm_of_channels_first, with_eager_statistics
 from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
-from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, max_pool
+from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, largest_of_all, max_pool
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
@@ -158,12 +158,14 @@ def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of adaptive pooling, which asks whether windows are equal: a graph for each answer. Either way
-    it would be a call of an operator, but for one window over everything."""
+    it would be a call of an operator, but for one window over everything: its size is a constant before PyTorch 2.13,
+    and of several NaN it names another one than eager mode."""
 
     def decomposition(x: torch.Tensor, output_size: Sequence[int]) -> Any:
-        one_window = all(isinstance(size, int) and size == 1 for size in output_size)
+        if all(isinstance(size, int) and size == 1 for size in output_size):
+            return largest_of_all(x, len(output_size))
         known = all(isinstance(size, int) for size in (*x.shape[-len(output_size) :], *output_size))
-        return rule(x, output_size) if one_window or known else NotImplemented
+        return rule(x, output_size) if known else NotImplemented
 
     return decomposition
 

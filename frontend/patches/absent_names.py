@@ -61,8 +61,11 @@ def absent_attributes_are_guarded(changes: Changes) -> None:
     from torch._dynamo.variables import misc, tensor, user_defined
 
     of = (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable, misc.PythonModuleVariable)
+    method = (
+        "var_getattr" if hasattr(tensor.TensorVariable, "var_getattr") else "tp_getattro_impl"
+    )  # since PyTorch 2.14
     for owner in (*of, tensor.TensorVariable):
-        changes.wrap(owner, "var_getattr", _with_guard_on_attribute)
+        changes.wrap(owner, method, _with_guard_on_attribute)
 
 
 @functools.cache

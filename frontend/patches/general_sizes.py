@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch import _prims_common
+from torch import _meta_registrations, _prims_common
 from torch._dynamo import guards, output_graph, utils
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._subclasses import fake_impls
@@ -82,6 +82,11 @@ def ranks_are_guarded(changes: Changes) -> None:
 def slices_of_any_size(changes: Changes) -> None:
     """Guards whether a slice's bound is past the end of a dim that may be empty."""
     changes.wrap(fake_impls, "_compute_slice_index", _bound_of_slice)
+
+
+def quotients_are_floors(changes: Changes) -> None:
+    """Computes the sizes of pooled tensors by floor division, and asks for no remainder."""
+    changes.attribute(_meta_registrations, "div_rtn", operator.floordiv)
 
 
 def indices_are_guarded(changes: Changes) -> None:

@@ -208,6 +208,33 @@ def test_adaptive_pooling_has_one_graph(windows: tuple[int, int]) -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_one_window_of_everything(compile: Any, dims: int) -> None:
+    """Of equal elements the first is named, of NaN the last."""
+
+    def run(x: torch.Tensor) -> Any:
+        return (F.adaptive_max_pool2d if dims == 2 else F.adaptive_max_pool3d)(x, 1, return_indices=True)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = compile(run)
+    for batch, size in ((2, 5), (0, 3), (3, 1), (1, 7)):
+        for nans in (0, 1, 9):
+            x = torch.randn(batch, 3, *range(size, size + dims)).round()
+            if batch:
+                x.view(-1)[torch.randint(0, x.numel(), (nans,))] = torch.nan
+            x.requires_grad_()
+            found, expected = compiled(x), run(x)
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+            gradients = [torch.autograd.grad(each[0].nansum(), x)[0] for each in (found, expected)]
+            torch.testing.assert_close(*gradients, rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="non-zero size"):
+        compiled(torch.randn(2, 3, *[0] * dims))
+    assert compile is symshape.jit or counters["stats"]["unique_graphs"] == 1
+    assert compile is symshape.compile or len(compiled.entries) == 1
+
+
 @pytest.mark.parametrize(
     ("indices", "graphs"),
     [

@@ -638,3 +638,21 @@ def test_bilinear(first: int) -> None:
     assert counters["stats"]["unique_graphs"] == 1
     with pytest.raises(RuntimeError):
         symshape.compile(F.bilinear)(torch.randn(2, 0), torch.randn(2, 5), torch.randn(3, 0, 5))
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("first", [(0, 2, 6, 6), (1, 2, 6, 6), (3, 2, 6, 6)])
+def test_images_after_an_empty_batch_keep_their_layout(wrap: Callable[..., Any], first: tuple[int, ...]) -> None:
+    def images(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        doubled = F.interpolate(x, scale_factor=2)
+        return F.max_pool2d(x, 2), F.avg_pool2d(x, 5), doubled, F.pad(x, (1, 1, 1, 1)), F.adaptive_avg_pool2d(x, 3)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = wrap(images)
+    for size in (first, (2, 2, 8, 10), (3, 5, 6, 7)):
+        x = torch.randn(size).to(memory_format=torch.channels_last)
+        found, expected = compiled(x), images(x)
+        torch.testing.assert_close(found, expected)
+        assert 0 in size or [one.stride() for one in found if 1 not in one.shape] == [
+            one.stride() for one in expected if 1 not in one.shape
+        ]
+    assert wrap is symshape.jit or counters["stats"]["unique_graphs"] == 1

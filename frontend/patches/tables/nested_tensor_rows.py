@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from symshape.frontend.patches import nested_attention, nested_functions, nested_products, nested_views
-from symshape.frontend.patches.patch import Patch
+from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Exists, Says, Takes, added
-from symshape.frontend.patches.tables.torch_names import BUILDER, NESTED
+from symshape.frontend.patches.tables.torch_names import BUILDER, NESTED, VIEWS
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -67,6 +67,18 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch.ops.aten._jagged_to_padded_dense_forward.default", "OpOverload"),
             Exists("torch.ops.aten._padded_dense_to_jagged_forward.default", "OpOverload"),
         ),
+    ),
+    Patch(
+        "empty values of nested tensors",
+        ("frame", "graph", "jit"),
+        (f"{VIEWS}.op_implementations_dict[aten._padded_dense_to_jagged_forward.default]",),
+        nested_functions.totals_may_be_zero,
+        "a given number of values would be asked whether it is 0, and be an unbacked size if it is",
+        (
+            Takes(f"{VIEWS}._padded_dense_to_jagged_forward", "fake_mode, func, padded, offsets, total_L"),
+            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+        ),
+        versions=Versions(last="2.12"),  # since 2.13 it is asked whether it is None
     ),
     Patch(
         "products of nested tensors",

@@ -105,6 +105,27 @@ ROWS: tuple[Patch, ...] = (
         "absent attributes",
         ("frame",),
         (
+            f"{VARIABLES}.user_defined.UserDefinedObjectVariable.tp_getattro_impl",
+            f"{VARIABLES}.user_defined.UserDefinedClassVariable.tp_getattro_impl",
+            f"{VARIABLES}.misc.PythonModuleVariable.tp_getattro_impl",
+            f"{TENSOR}.tp_getattro_impl",
+        ),
+        absent_names.absent_attributes_are_guarded,
+        "after an AttributeError that the function catches, a later call with the attribute would run the same graph",
+        (
+            Takes(f"{VARIABLES}.user_defined.UserDefinedObjectVariable.tp_getattro_impl", "self, tx, name"),
+            Takes(f"{VARIABLES}.user_defined.UserDefinedClassVariable.tp_getattro_impl", "self, tx, name"),
+            Takes(f"{VARIABLES}.misc.PythonModuleVariable.tp_getattro_impl", "self, tx, name"),
+            Takes(f"{TENSOR}.tp_getattro_impl", "self, tx, name"),
+            Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr | self, guard"),
+            Exists("torch._dynamo.exc.ObservedAttributeError"),
+        ),
+        versions=Versions(first="2.14"),
+    ),
+    Patch(
+        "absent attributes (before 2.14)",
+        ("frame",),
+        (
             f"{VARIABLES}.user_defined.UserDefinedObjectVariable.var_getattr",
             f"{VARIABLES}.user_defined.UserDefinedClassVariable.var_getattr",
             f"{VARIABLES}.misc.PythonModuleVariable.var_getattr",
@@ -120,6 +141,7 @@ ROWS: tuple[Patch, ...] = (
             Takes("torch._dynamo.guards.GuardBuilder.HASATTR", "self, guard, attr | self, guard"),
             Exists("torch._dynamo.exc.ObservedAttributeError"),
         ),
+        versions=Versions(last="2.13"),
     ),
     Patch(
         "numbers in lists",
@@ -128,7 +150,7 @@ ROWS: tuple[Patch, ...] = (
         number_in_list.symbols_are_compared,
         "a number is compared with known numbers only, so `3 in x.shape` would be false",
         (
-            Takes("torch._dynamo.utils.iter_contains", "items, search, tx, check_tensor_identity"),
+            Takes("torch._dynamo.utils.iter_contains", "items, search, tx, check_tensor_identity | items, search, tx"),
             Takes(f"{VARIABLES}.tensor.SymNodeVariable.evaluate_expr", "self, output_graph"),
         ),
     ),

@@ -169,6 +169,18 @@ ROWS: tuple[Patch, ...] = (
         versions=Versions(last="2.11"),  # since 2.12 it is the minimum of bound and size
     ),
     Patch(
+        "sizes of pooled tensors",
+        ("frame", "graph", "jit"),
+        ("torch._meta_registrations.div_rtn",),
+        general_sizes.quotients_are_floors,
+        "the rule for windows that may reach past the end would have a graph for each answer whether they are whole",
+        (
+            Takes("torch._meta_registrations.div_rtn", "x, y"),
+            Says("torch._meta_registrations.pooling_output_shape_pad_lr", "div_rtn"),
+        ),
+        versions=Versions(last="2.12"),  # since 2.13 it is `x // y` itself
+    ),
+    Patch(
         "errors of imagined sizes",
         ("frame",),
         ("torch._dynamo.utils.run_node",),
