@@ -638,6 +638,8 @@ def test_bilinear(first: int) -> None:
     assert counters["stats"]["unique_graphs"] == 1
     with pytest.raises(RuntimeError):
         symshape.compile(F.bilinear)(torch.randn(2, 0), torch.randn(2, 5), torch.randn(3, 0, 5))
+
+
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize("first", [(0, 2, 6, 6), (1, 2, 6, 6), (3, 2, 6, 6)])
 def test_images_after_an_empty_batch_keep_their_layout(wrap: Callable[..., Any], first: tuple[int, ...]) -> None:
