@@ -62,6 +62,12 @@ def _symbolic_sizes(args: Iterable[Arg]) -> tuple[Expr, ...]:
     return tuple(dict.fromkeys(size for arg in args for size in arg.sizes if size.as_int() is None))
 
 
+def forget_facts() -> None:
+    """Facts that are kept from one kernel to the next are made anew."""
+    _space_facts.cache_clear()
+    _symbol_facts.cache_clear()
+
+
 @lru_cache(maxsize=_KEPT)
 def _space_facts(sizes: tuple[Expr, ...], dims: tuple[Dim, ...]) -> SpaceFacts:
     return SpaceFacts(_symbol_facts(sizes), dims)

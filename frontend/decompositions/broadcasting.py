@@ -41,13 +41,17 @@ def broadcasting_kernels() -> dict[Any, AutogradKernel]:
     return {
         **transformed_kernels(),
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
+        **dict.fromkeys(
+            (aten.squeeze_copy.default, aten.squeeze_copy.dim, aten.squeeze_copy.dims), _copy_of(aten.squeeze)
+        ),
     }
 
 
 def transformed_kernels() -> dict[Any, AutogradKernel]:
     """For ``transform_by``: the same, without assertions on what is in the data."""
     in_place = dict.fromkeys(_IN_PLACE, _pointwise_in_place)
-    return {**dict.fromkeys(_POINTWISE, _pointwise), **in_place, aten.expand.default: _expand}
+    more: dict[Any, AutogradKernel] = {aten.expand.default: _expand, aten.linalg_cross.default: _cross}
+    return {**dict.fromkeys(_POINTWISE, _pointwise), **in_place, **more}
 
 
 _POINTWISE = (
@@ -300,6 +304,15 @@ def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
     return result
 
 
+def _copy_of(view: Any) -> AutogradKernel:
+    """A copy of a view is differentiated as the view: PyTorch's rule for the copy would ask for sizes once more."""
+
+    def kernel(_: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return view(x, *args, **kwargs).clone(memory_format=torch.contiguous_format)
+
+    return kernel
+
+
 def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
     tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     if not any(x.requires_grad for x in tensors) or not _is_open([x.shape for x in tensors]):
@@ -307,6 +320,14 @@ def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
     found = iter(repeated(tensors))
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(found), (args, kwargs))
     return usual(*args, **kwargs)
+
+
+def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> Any:
+    """Broadcast but for the components. Of another number than three the usual form says what is wrong."""
+    valid = x.dim() == y.dim() and -x.dim() <= dim < x.dim()
+    if not valid or not bool(x.size(dim) == 3) or not bool(y.size(dim) == 3):
+        return usual(x, y, dim=dim)
+    return _pointwise(usual, x, y, dim=dim)
 
 
 def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

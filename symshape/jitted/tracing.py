@@ -51,6 +51,9 @@ from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
 
+# Beginnings of the names of what PyTorch sets on tensors: its marks, and sizes and strides that its C++ keeps there.
+_OF_PYTORCH = ("_dynamo", "_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
+
 
 @dataclass
 class Call:
@@ -284,9 +287,9 @@ def _is_nested(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> set[str]:
-    """Names of what is set on a tensor, those of PyTorch's marks left out."""
+    """Names of what is set on a tensor, without what PyTorch sets."""
     names = vars(value) if isinstance(value, torch.Tensor) else ()
-    return {name for name in names if not name.startswith("_dynamo")}
+    return {name for name in names if not name.startswith(_OF_PYTORCH)}
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:

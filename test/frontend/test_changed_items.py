@@ -105,7 +105,12 @@ def test_types_and_indices_out_of_range(step: Callable[..., Any]) -> None:
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         mine, theirs = inputs(5, 4, dtype), inputs(5, 4, dtype)
         torch.testing.assert_close(compiled(*mine), step(*theirs))
-        torch.testing.assert_close(mine, theirs)
+        exact = [x.double() if x.is_floating_point() else x for x in inputs(5, 4, dtype)]
+        step(*exact)
+        # A sum of half types that is not stored is not rounded: where it cancels, eager mode is the one that is off.
+        off = (theirs[0] - exact[0]).abs().max().item()
+        torch.testing.assert_close(mine[0].double(), exact[0], rtol=torch.finfo(dtype).eps, atol=max(off, 1e-12))
+        torch.testing.assert_close(mine[1:], theirs[1:], rtol=0, atol=0)
     for size, position in ((5, 5), (4, -5)):
         mine = inputs(size, position)
         with pytest.raises(IndexError):

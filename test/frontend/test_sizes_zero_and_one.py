@@ -658,3 +658,19 @@ def test_images_after_an_empty_batch_keep_their_layout(wrap: Callable[..., Any],
             one.stride() for one in expected if 1 not in one.shape
         ]
     assert wrap is symshape.jit or counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("dim", [(), (0,), ((0, 2),)])
+def test_copies_of_squeezed_tensors(wrap: Callable[..., Any], dim: tuple[Any, ...]) -> None:
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        return torch.squeeze_copy(x, *dim)
+
+    torch._dynamo.reset()
+    compiled = wrap(copied)
+    for shape in ((1, 5, 1, 5), (1, 1, 1, 1), (2, 5, 1, 5), (1, 0, 3, 2)):
+        x = torch.randn(shape, requires_grad=True)
+        found, expected = compiled(x), copied(x)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad(one, x, torch.full_like(expected, 3))[0] for one in (found, expected)]
+        torch.testing.assert_close(*gradients)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from symshape.analysis.kernel_facts import forget_facts
 from symshape.prover.numbers import decided as decided_module
 from symshape.prover.numbers.condition import Condition, at_least, equals
 from symshape.prover.numbers.expr import Expr, as_expr
@@ -127,6 +128,7 @@ class Recorder:
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
         """While entered, questions of all threads are recorded. ``Facts`` created earlier cannot be used inside."""
+        forget_facts()
         changes: list[tuple[Any, str, Any]] = []
 
         def put(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
