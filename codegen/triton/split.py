@@ -41,8 +41,8 @@ _MAX_WARPS: Final = 32
 _UNROLLED: Final = 2  # unroll factor of the loop, for loads in flight; not used for larger steps
 _STORED: Final = {"i1": "i8"}  # element type in the workspace, if it differs
 _PART: Final = {"split": "partial", "split_persistent": "held"}  # functions that compute a part of a row, by form
-COMBINE: Final = "combine"
-COUNTERS: Final = "counters"  # the argument of functions whose programs count themselves
+_COMBINE: Final = "combine"
+_COUNTERS: Final = "counters"  # the argument of functions whose programs count themselves
 # Constants of a function that combines: rows, partial results at a time, points of a part, unroll factor, and whether
 # several programs share its rows.
 _COMBINING: Final = ("XBLOCK", "RBLOCK", "STEP", "UNROLLED", "SHARED")
@@ -127,11 +127,11 @@ class SplitWriter:
     def functions(self, form: str, one_launch: bool = False) -> list[FunctionText]:
         """All functions of a form, in launch order."""
         partial = self._partial_function if form == "split" else self._held_function
-        write = {_PART[form]: partial, COMBINE: self._combine_function}
+        write = {_PART[form]: partial, _COMBINE: self._combine_function}
         functions: list[FunctionText] = []
         for kind, k in self._launches(form):
             functions.append(write[kind](k))
-            if one_launch and kind == COMBINE:
+            if one_launch and kind == _COMBINE:
                 functions.append(self._combined_function(functions[-2], functions[-1], k))
         return functions
 
@@ -142,7 +142,7 @@ class SplitWriter:
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
         stages = []
         for kind, k in self._launches(variant.form):
-            if kind != COMBINE:
+            if kind != _COMBINE:
                 stages.append(TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared))
             elif variant.one_launch:
                 stages[-1] = self._combined_stage(stages[-1], variant, k)
@@ -169,7 +169,7 @@ class SplitWriter:
         for k in self.sweeps:
             yield _PART[form], k
             if self.plan.sweeps[k].reductions:
-                yield COMBINE, k
+                yield _COMBINE, k
 
     # What is where.
 
@@ -316,7 +316,7 @@ class SplitWriter:
         return f"v{number}.to(tl.int8)" if self.types[number] == "i1" else f"v{number}"
 
     def _combine_function(self, k: int) -> FunctionText:
-        f = self._function(f"{COMBINE}{k}", _COMBINING)
+        f = self._function(f"{_COMBINE}{k}", _COMBINING)
         f.line("group = tr.group(tl.program_id(0).to(INDEX), xnumel, XBLOCK, SHARED)")
         f.points("group")
         reductions = self.plan.sweeps[k].reductions
@@ -342,7 +342,7 @@ class SplitWriter:
         """Both in one launch."""
         kind = partial.name.removeprefix(f"{self.name}_").removesuffix(str(k))
         f = self._function(
-            f"{kind}_combined{k}", ["XBLOCK", "RBLOCK", "COMBINED", "UNROLLED"], COUNTERS, passes_on=True
+            f"{kind}_combined{k}", ["XBLOCK", "RBLOCK", "COMBINED", "UNROLLED"], _COUNTERS, passes_on=True
         )
         as_here = {"RBLOCK": "COMBINED", "STEP": "RBLOCK", "SHARED": "True"}
         given = [*f.given(), *partial.own]
@@ -350,7 +350,7 @@ class SplitWriter:
         f.line(
             f"{partial.name}({', '.join([*given, *partial.constants])})",
             "group = tr.group(tl.program_id(0).to(INDEX), xnumel, XBLOCK, True)",
-            f"if tr.is_last({COUNTERS} + group, splits):",
+            f"if tr.is_last({_COUNTERS} + group, splits):",
             f"    {combine.name}({', '.join([*given, *constants])})",
         )
         f.constants = list(dict.fromkeys([*f.constants, *partial.constants]))
