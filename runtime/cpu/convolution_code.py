@@ -191,11 +191,13 @@ def object_of(level: str) -> bytes:
     machine = target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
     module = llvm.parse_assembly(text_of(shape_of(level)))
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    # Loops are written as they are to run.
-    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
-    tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
+    # The text is as it is to run, but for its variables: all of LLVM's passes would take three times as long.
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
     made: bytes = machine.emit_object(module)
     return made
 
@@ -224,7 +226,8 @@ class _Vectors:
     def splat(self, value: str, type_: str = "float") -> str:
         vector = f"<{self.lanes} x {type_}>"
         one = self.function.value(f"insertelement {vector} poison, {type_} {value}, i32 0")
-        return self.function.value(f"shufflevector {vector} {one}, {vector} poison, <{self.lanes} x i32> zeroinitializer")
+        lanes = f"<{self.lanes} x i32> zeroinitializer"
+        return self.function.value(f"shufflevector {vector} {one}, {vector} poison, {lanes}")
 
     def multiply_add(self, a: str, b: str, c: str) -> str:
         """Rounded once where the processor can."""
@@ -282,7 +285,7 @@ def _tile(shape: Shape, pixels: int, count: int) -> str:
     masks = [vectors.below("%channels", lane) for lane in range(0, count * shape.lanes, shape.lanes)]
     sums = [[f.variable(vectors.type, "zeroinitializer") for _ in range(count)] for _ in range(pixels)]
     full = f.compare("sge", "%channels", str(count * shape.lanes))
-    is_first = f.value(f"trunc i64 %chunks to i1")
+    is_first = f.value("trunc i64 %chunks to i1")
     offsets = [f.mul("%out_step", str(row)) for row in range(pixels)]
 
     def rows(address: str) -> list[list[str]]:
@@ -332,28 +335,21 @@ def _phases(
 
 
 def _sum(f: Function, vectors: _Vectors, sums: list[list[str]]) -> None:
-    """Adds the products. Rows are found from every fourth, with one of three distances: few registers hold them all."""
+    """Adds the products. The address of an input is that of the row before and a step: no register for each row."""
     count = len(sums[0])
-    twice, thrice, fourfold = (f.mul("%step", str(n)) for n in (2, 3, 4))
-    a = [f.variable("ptr", "%a")]
-    for _ in range(4, len(sums), 4):
-        a.append(f.variable("ptr", f.floats(f.get(a[-1], "ptr"), fourfold)))
-    b = f.variable("ptr", "%b")
+    a, b = f.variable("ptr", "%a"), f.variable("ptr", "%b")
     with f.loop("0", "%length"):
-        weights = [vectors.load(f.floats(f.get(b, "ptr"), v * vectors.lanes)) for v in range(count)]
-        ahead = f.floats(f.get(b, "ptr"), _AHEAD)
+        address, weight = f.get(a, "ptr"), f.get(b, "ptr")
+        weights = [vectors.load(f.floats(weight, v * vectors.lanes)) for v in range(count)]
         for line in range(0, count * vectors.lanes, _LINE):
-            f.effect(f"call void @llvm.prefetch.p0(ptr {f.floats(ahead, line)}, i32 0, i32 3, i32 1)")
-        for row, some in enumerate(sums):
-            start = f.get(a[row // 4], "ptr")
-            address = start if row % 4 == 0 else f.floats(start, ("%step", twice, thrice)[row % 4 - 1])
+            f.effect(f"call void @llvm.prefetch.p0(ptr {f.floats(weight, _AHEAD + line)}, i32 0, i32 3, i32 1)")
+        f.set(a, "ptr", f.floats(address, 1))
+        f.set(b, "ptr", f.floats(weight, count * vectors.lanes))
+        for number, row in enumerate(sums):
+            address = f.floats(address, "%step") if number else address
             x = vectors.splat(f.value(f"load float, ptr {address}, align 4"))
             for v in range(count):
-                made = vectors.multiply_add(x, weights[v], f.get(some[v], vectors.type))
-                f.set(some[v], vectors.type, made)
-        for one in a:
-            f.set(one, "ptr", f.floats(f.get(one, "ptr"), 1))
-        f.set(b, "ptr", f.floats(f.get(b, "ptr"), count * vectors.lanes))
+                f.set(row[v], vectors.type, vectors.multiply_add(x, weights[v], f.get(row[v], vectors.type)))
 
 
 class _Words:
@@ -497,9 +493,7 @@ def _copies(shape: Shape) -> str:
     return f.text()
 
 
-def _copy(
-    f: Function, vectors: _Vectors, source: str, to: str, part: tuple[str, str], valid: tuple[str, str]
-) -> None:
+def _copy(f: Function, vectors: _Vectors, source: str, to: str, part: tuple[str, str], valid: tuple[str, str]) -> None:
     """The elements ``part``; those that are not ``valid`` are zeros. Writes up to a vector more."""
     (first, end), (low, high) = part, valid
     lanes = str(vectors.lanes)
@@ -569,7 +563,6 @@ def _depthwise_vectors(
                 f.set(row[v], vectors.type, value)
     padded = f.mul(f.div(f.add(w.channels, str(shape.lanes - 1)), str(shape.lanes)), str(shape.lanes))
     step = f.mul(w.stride_width, w.channels)
-    steps = ["0", step, f.mul(step, "2"), f.mul(step, "3")]
     tap = f.mul(w.dilation_width, w.channels)
     line = f.mul(f.mul(w.dilation_height, w.width), w.channels)
     with f.loop("%first_row", "%end_row") as ky:
@@ -579,24 +572,25 @@ def _depthwise_vectors(
         b = f.variable("ptr", f.floats(w.packed, weight))
         with f.loop("%first_column", "%end_column"):
             weights = [vectors.load(f.floats(f.get(b, "ptr"), v * shape.lanes)) for v in range(count)]
-            for row, some in enumerate(sums):
-                start = f.floats(f.get(x, "ptr"), steps[row])
+            start = f.get(x, "ptr")
+            for number, row in enumerate(sums):
+                start = f.floats(start, step) if number else start
                 for v in range(count):
                     value = vectors.load(f.floats(start, v * shape.lanes), mask)
-                    made = vectors.multiply_add(value, weights[v], f.get(some[v], vectors.type))
-                    f.set(some[v], vectors.type, made)
+                    made = vectors.multiply_add(value, weights[v], f.get(row[v], vectors.type))
+                    f.set(row[v], vectors.type, made)
             f.set(x, "ptr", f.floats(f.get(x, "ptr"), tap))
             f.set(b, "ptr", f.floats(f.get(b, "ptr"), padded))
     low, high = _bounds(f, vectors, w.clamp)
     has_other = f.is_there("%other")
-    for row, some in enumerate(sums):
-        place = f.add(f.mul(w.channels, str(row)), channel)
+    for number, row in enumerate(sums):
+        place = f.add(f.mul(w.channels, str(number)), channel)
         for v in range(count):
             here = f.floats(f.floats("%out", place), v * shape.lanes)
             with f.when(has_other):
                 added = vectors.load(f.floats(f.floats("%other", place), v * shape.lanes), mask)
-                f.set(some[v], vectors.type, vectors.add(f.get(some[v], vectors.type), added))
-            vectors.store(vectors.clamp(f.get(some[v], vectors.type), low, high), here, mask)
+                f.set(row[v], vectors.type, vectors.add(f.get(row[v], vectors.type), added))
+            vectors.store(vectors.clamp(f.get(row[v], vectors.type), low, high), here, mask)
 
 
 def _depthwise_units() -> str:

@@ -1,7 +1,7 @@
 """``symshape::packed_convolution``: 2-D convolutions of float32 on CPUs, by code of our own that serves every size.
 
-Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of the images. Images and results are
-dense with channels last. What follows a convolution in most networks is part of it: a bias, another tensor of the
+Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of the images. Images and results
+are dense with channels last. What follows a convolution in most networks is part of it: a bias, another tensor of the
 result's shape that is added, and bounds.
 """
 
@@ -45,8 +45,8 @@ def supports(weight_shape: Sequence[int], groups: int) -> bool:
 
 
 def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> torch.Tensor:
-    """The weights in the order in which the code reads them: for each part of the sums, for each block of output channels
-    that a tile has, those of an input side by side, zeros where there are no more channels."""
+    """The weights in the order in which the code reads them: for each part of the sums, for each block of output
+    channels that a tile has, those of an input side by side, zeros where there are no more channels."""
     if not supports(weight.shape, groups) or weight.dtype != torch.float32:
         raise ValueError(f"no code for a convolution of {list(weight.shape)}, {weight.dtype}, in {groups} groups")
     shape = shape_of(level or _level())
@@ -55,10 +55,11 @@ def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> 
         taps = weight.reshape(channels, height * width).t()
         return torch.nn.functional.pad(taps, (0, -channels % shape.lanes)).reshape(-1).contiguous()
     outputs, length = channels // groups, height * width * inputs
-    rows = weight.reshape(groups, outputs, inputs, height, width).permute(0, 3, 4, 2, 1).reshape(groups, length, outputs)
-    rows = torch.nn.functional.pad(rows, (0, -outputs % shape.lanes))
-    parts = [block.reshape(groups, -1) for chunk in rows.split(_chunk(length), 1) for block in chunk.split(shape.width, 2)]
-    return torch.cat(parts, 1).reshape(-1)
+    rows = weight.reshape(groups, outputs, inputs, height, width).permute(0, 3, 4, 2, 1)
+    rows = torch.nn.functional.pad(rows.reshape(groups, length, outputs), (0, -outputs % shape.lanes))
+    parts = torch.split(rows, _chunk(length), 1)
+    blocks = [block for part in parts for block in torch.split(part, shape.width, 2)]
+    return torch.cat([block.reshape(groups, -1) for block in blocks], 1).reshape(-1)
 
 
 def convolution(
@@ -76,9 +77,9 @@ def convolution(
     high: float,
     level: str | None = None,
 ) -> torch.Tensor:
-    """``clamp(convolution(x, weight) + bias + other, low, high)``, dense with channels last; NaN stays. ``channels``: of
-    the result. RuntimeError, as PyTorch's, where the image is smaller than the filter; ValueError for other tensors than
-    of float32 and of these sizes."""
+    """``clamp(convolution(x, weight) + bias + other, low, high)``, dense with channels last; NaN stays. ``channels``:
+    of the result. RuntimeError, as PyTorch's, where the image is smaller than the filter; ValueError for tensors that
+    are not of float32 or not of these sizes."""
     level = level or _level()
     plan = _plan(x.shape, channels, *kernel, *stride, *padding, *dilation, groups, low, high, level)
     strides = plan.in_strides
@@ -92,6 +93,7 @@ def convolution(
     if not (
         x.dtype == packed.dtype == torch.float32
         and packed.numel() == plan.weights
+        and packed.is_contiguous()
         and (bias is None or (bias.dtype == torch.float32 and bias.shape == (channels,)))
         and (other is None or other.dtype == torch.float32)
     ):
@@ -145,12 +147,12 @@ def _plan(
     batch, inputs, height, width = shape
     kernel, stride = (kernel_height, kernel_width), (stride_height, stride_width)
     padding, dilation = (padding_height, padding_width), (dilation_height, dilation_width)
-    out_height, out_width = _sizes(shape, kernel, stride, padding, dilation)
-    if min(out_height, out_width) < 1 or inputs % groups or min(*stride, *dilation) < 1 or min(padding) < 0:
-        # PyTorch says why.
+    is_valid = min(*stride, *dilation) > 0 and min(padding) >= 0 and inputs % groups == 0
+    out_height, out_width = _sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
+    if min(out_height, out_width) < 1:
         weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
         torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
-        raise ValueError(f"no code for a convolution of {list(shape)} in {groups} groups")
+        raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
     values = {
         "clamp": struct.unpack("=q", struct.pack("=Q", _bits(low) | _bits(high) << 32))[0],
         **{"height": height, "width": width, "channels": inputs},
