@@ -246,7 +246,7 @@ class _Vectors:
         return value
 
     def below(self, end: str, first: int = 0) -> str:
-        """A mask: lanes whose number, counted from ``first``, is less than ``end``."""
+        """A mask: lanes whose number, counted from ``first``, is less than ``end``, which fits in 32 bits."""
         return self._lanes("slt", end, first)
 
     def from_(self, start: str) -> str:
@@ -254,9 +254,9 @@ class _Vectors:
         return self._lanes("sge", start, 0)
 
     def _lanes(self, how: str, bound: str, first: int) -> str:
-        vector = f"<{self.lanes} x i64>"
-        numbers = ", ".join(f"i64 {first + lane}" for lane in range(self.lanes))
-        return self.function.value(f"icmp {how} {vector} <{numbers}>, {self.splat(bound, 'i64')}")
+        numbers = ", ".join(f"i32 {first + lane}" for lane in range(self.lanes))
+        narrow = self.function.value(f"trunc i64 {bound} to i32")
+        return self.function.value(f"icmp {how} <{self.lanes} x i32> <{numbers}>, {self.splat(narrow, 'i32')}")
 
 
 def _bounds(function: Function, vectors: _Vectors, clamp: str) -> tuple[str, str]:
@@ -465,50 +465,83 @@ def _copies(shape: Shape) -> str:
     ox = f.variable("i64", f.sub("%pixel", f.mul(row_of_all, w.out_width)))
     image = f.variable("i64", f.div(row_of_all, w.out_height))
     oy = f.variable("i64", f.sub(row_of_all, f.mul(f.get(image, "i64"), w.out_height)))
+    inner_height, inner_width = (
+        f.sub(size, f.mul(f.sub(taps, "1"), dilation))
+        for size, taps, dilation in (
+            (w.height, w.kernel_height, w.dilation_height),
+            (w.width, w.kernel_width, w.dilation_width),
+        )
+    )
     first_input = f.mul("%group", w.group_inputs)
     with f.loop("0", "%count") as number:
         to = f.floats("%to", f.sub(f.mul(number, w.row), "%start"))
         y = f.sub(f.mul(f.get(oy, "i64"), w.stride_height), w.padding_height)
         x = f.sub(f.mul(f.get(ox, "i64"), w.stride_width), w.padding_width)
-        image_row = f.mul(f.get(image, "i64"), w.height)
-        ky, kx, skip = (f.variable("i64", v) for v in (first_row, first_column, skipped))
-        k = f.variable("i64", "%start")
-        with f.repeat(k, "%stop"):
-            iy = f.add(y, f.mul(f.get(ky, "i64"), w.dilation_height))
-            ix = f.add(x, f.mul(f.get(kx, "i64"), w.dilation_width))
-            done = f.get(skip, "i64")
-            here = f.get(k, "i64")
-            end = f.min(size, f.add(done, f.sub("%stop", here)))
-            inside = f.both(f.compare("sge", iy, "0"), f.compare("slt", iy, w.height))
-            low = f.mul(f.max(f.sub("0", ix), "0"), w.group_inputs)
-            high = f.mul(f.min(w.piece_taps, f.sub(w.width, ix)), w.group_inputs)
-            high = f.select(inside, high, "0")
-            source = f.mul(f.add(f.mul(f.add(image_row, iy), w.width), ix), w.channels)
-            source = f.floats(w.x, f.add(source, first_input))
-            _copy(f, _Vectors(f, shape), source, f.floats(to, f.sub(here, done)), (done, end), (low, high))
-            f.set(k, "i64", f.add(here, f.sub(end, done)))
-            f.set(skip, "i64", "0")
-            _count_up(f, kx, w.row_pieces, ky)
+        line = f.mul(f.add(f.mul(f.get(image, "i64"), w.height), y), w.width)
+        source = f.floats(w.x, f.add(f.mul(f.add(line, x), w.channels), first_input))
+        is_inner = f.both(
+            f.both(f.compare("sge", y, "0"), f.compare("slt", y, inner_height)),
+            f.both(f.compare("sge", x, "0"), f.compare("slt", x, inner_width)),
+        )
+        for inner in True, False:
+            with f.when(is_inner, inner):
+                piece = tuple(f.variable("i64", v) for v in (first_row, first_column, skipped))
+                _copy_pieces(f, w, _Vectors(f, shape), piece, size, source, to, None if inner else (y, x))
         _count_up(f, ox, w.out_width, oy, w.out_height, image)
     return f.text()
 
 
-def _copy(f: Function, vectors: _Vectors, source: str, to: str, part: tuple[str, str], valid: tuple[str, str]) -> None:
+def _copy_pieces(
+    f: Function,
+    w: _Words,
+    vectors: _Vectors,
+    piece: tuple[str, ...],
+    size: str,
+    source: str,
+    to: str,
+    pixel: tuple[str, str] | None,
+) -> None:
+    """The inputs of a pixel, the first ones in what ``piece`` says: a row of the filter, the piece in it, and elements
+    to skip. ``source``: where the filter begins, at row and column ``pixel``; None where all of it is in the image."""
+    ky, kx, skip = piece
+    k = f.variable("i64", "%start")
+    with f.repeat(k, "%stop"):
+        down, right = (
+            f.mul(f.get(tap, "i64"), dilation) for tap, dilation in ((ky, w.dilation_height), (kx, w.dilation_width))
+        )
+        done, here = f.get(skip, "i64"), f.get(k, "i64")
+        end = f.min(size, f.add(done, f.sub("%stop", here)))
+        valid = None
+        if pixel:
+            iy, ix = f.add(pixel[0], down), f.add(pixel[1], right)
+            inside = f.both(f.compare("sge", iy, "0"), f.compare("slt", iy, w.height))
+            low = f.mul(f.max(f.sub("0", ix), "0"), w.group_inputs)
+            high = f.mul(f.min(w.piece_taps, f.sub(w.width, ix)), w.group_inputs)
+            valid = low, f.select(inside, high, "0")
+        begin = f.floats(source, f.mul(f.add(f.mul(down, w.width), right), w.channels))
+        _copy(f, vectors, begin, f.floats(to, f.sub(here, done)), (done, end), valid)
+        f.set(k, "i64", f.add(here, f.sub(end, done)))
+        f.set(skip, "i64", "0")
+        _count_up(f, kx, w.row_pieces, ky)
+
+
+def _copy(
+    f: Function, vectors: _Vectors, source: str, to: str, part: tuple[str, str], valid: tuple[str, str] | None
+) -> None:
     """The elements ``part``; those that are not ``valid`` are zeros. Writes up to a vector more."""
-    (first, end), (low, high) = part, valid
+    first, end = part
     lanes = str(vectors.lanes)
-    high = f.min(high, end)
-    plain = f.both(f.compare("sge", first, low), f.compare("eq", high, end))
-    last = f.add(f.sub(end, lanes), "1")
     at = f.variable("i64", first)
-    with f.when(plain), f.repeat(at, last):
-        i = f.get(at, "i64")
-        vectors.store(vectors.load(f.floats(source, i)), f.floats(to, i))
-        f.set(at, "i64", f.add(i, lanes))
+    if valid is None:
+        with f.repeat(at, f.add(f.sub(end, lanes), "1")):
+            i = f.get(at, "i64")
+            vectors.store(vectors.load(f.floats(source, i)), f.floats(to, i))
+            f.set(at, "i64", f.add(i, lanes))
     with f.repeat(at, end):
         i = f.get(at, "i64")
-        below, above = vectors.below(f.sub(high, i)), vectors.from_(f.sub(low, i))
-        mask = f.value(f"and <{lanes} x i1> {below}, {above}")
+        mask = vectors.below(f.sub(f.min(valid[1], end) if valid else end, i))
+        if valid:
+            mask = f.value(f"and <{lanes} x i1> {mask}, {vectors.from_(f.sub(valid[0], i))}")
         vectors.store(vectors.load(f.floats(source, i), mask), f.floats(to, i))
         f.set(at, "i64", f.add(i, lanes))
 
@@ -526,7 +559,7 @@ def _count_up(f: Function, digit: str, base: str, next_digit: str, *more: str) -
 
 # --- depthwise convolutions ---
 
-_DEPTHWISE: Final = ((4, 2), (1, 4))  # pixels and vectors; the last vectors one by one
+_DEPTHWISE: Final = ((4, 2), (1, 4))  # pixels in a row, and vectors; the last vectors come one by one
 _PIXELS: Final = {
     **dict.fromkeys(("words", "x", "out", "other"), "ptr"),  # of the first pixel, where its filter begins
     **dict.fromkeys(("first_row", "end_row", "first_column", "end_column"), "i64"),  # of the filter
@@ -603,26 +636,29 @@ def _depthwise_units() -> str:
         y = f.sub(f.mul(f.sub(unit, f.mul(image, w.out_height)), w.stride_height), w.padding_height)
         rows = _taps(f, y, w.height, w.dilation_height, w.kernel_height)
         line = f.mul(f.add(f.mul(image, w.height), y), w.width)
-        results = f.mul(unit, w.out_width)
         at = f.variable("i64", "0")
-        with f.repeat(at, w.out_width):
+
+        def run(pixels: int) -> None:
             column = f.get(at, "i64")
             x = f.sub(f.mul(column, w.stride_width), w.padding_width)
-            result = f.mul(f.add(results, column), w.out_channels)
+            result = f.mul(f.add(f.mul(unit, w.out_width), column), w.out_channels)
             other = f.select(has_other, f.floats(w.other, result), "null", "ptr")
             source = f.floats(w.x, f.mul(f.add(line, x), w.channels))
-            addresses = f"ptr %words, ptr {source}, ptr {f.floats(w.out, result)}, ptr {other}"
-            some = _DEPTHWISE[0][0]
-            before_end = f.compare("sle", f.add(column, str(some)), w.inner_end)
-            several = f.both(f.compare("sge", column, w.inner_first), before_end)
-            with f.when(several):
-                taps = ", ".join(f"i64 {v}" for v in (*rows, "0", w.kernel_width))
-                f.effect(f"call void @depthwise_{some}({addresses}, {taps})")
-            with f.when(several, False):
+            columns = ("0", w.kernel_width)
+            if pixels == 1:
                 columns = _taps(f, x, w.width, w.dilation_width, w.kernel_width)
-                taps = ", ".join(f"i64 {v}" for v in (*rows, *columns))
-                f.effect(f"call void @depthwise_1({addresses}, {taps})")
-            f.set(at, "i64", f.add(column, f.select(several, str(some), "1")))
+            addresses = f"ptr %words, ptr {source}, ptr {f.floats(w.out, result)}, ptr {other}"
+            taps = ", ".join(f"i64 {v}" for v in (*rows, *columns))
+            f.effect(f"call void @depthwise_{pixels}({addresses}, {taps})")
+            f.set(at, "i64", f.add(column, str(pixels)))
+
+        several = _DEPTHWISE[0][0]
+        with f.repeat(at, f.min(w.inner_first, w.out_width)):
+            run(1)
+        with f.repeat(at, f.add(f.sub(w.inner_end, str(several)), "1")):
+            run(several)
+        with f.repeat(at, w.out_width):
+            run(1)
     return f.text()
 
 

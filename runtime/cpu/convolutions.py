@@ -23,6 +23,7 @@ from symshape.runtime.torch_c import empty_strided_cpu
 _CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
 _WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while tiles are computed one by one
 _INPUTS: Final = 1 << 16  # elements of the inputs of tiles that are computed together, where there are more weights
+_SET: Final = 1 << 10  # elements from one line of a set of L1 to the next
 _GRAIN: Final = 1 << 19  # multiplications that are worth a thread
 _LEAST_GROUP: Final = 8  # channels
 
@@ -194,11 +195,12 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
     is_run = groups == 1 and values["dilation_width"] == 1  # a row of the filter is a piece of memory
     shifts = (height, width, values["stride_height"], values["stride_width"])
     unpadded = values["padding_height"] == values["padding_width"] == 0
+    conflicts = values["channels"] % _SET == 0  # all pixels of a tile in one set of L1
     blocks = -(-outputs // code.width)
     together = min(together, tiles)
     return {
         **{"group_inputs": inputs, "group_outputs": outputs},
-        **{"direct": int(shifts == (1, 1, 1, 1) and unpadded), "row": row},
+        **{"direct": int(shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
         **{"tiles": tiles, "together": together, "tile_pixels": pixels // tiles, "larger_tiles": pixels % tiles},
         **{"length": length, "chunk": chunk},
         **{"piece_taps": width if is_run else 1, "row_pieces": 1 if is_run else width},
