@@ -58,9 +58,11 @@ WORDS: Final = (
     *("height", "width", "channels", "out_height", "out_width", "out_channels"),
     *("kernel_height", "kernel_width", "stride_height", "stride_width"),
     *("padding_height", "padding_width", "dilation_height", "dilation_width"),
-    # Of dense convolutions: what a group has; whether inputs are read where they are; the elements of a copied row;
-    # tiles, and how many of them are computed together; their pixels, and how many tiles have one more.
-    *("group_inputs", "group_outputs", "direct", "row", "tiles", "together", "tile_pixels", "larger_tiles"),
+    # Of dense convolutions: what a group has; whether inputs are read where they are, of all tiles or of those in a row
+    # of the image; elements of a copied row; tiles, how many are computed together, their pixels, and how many tiles
+    # have one more.
+    *("group_inputs", "group_outputs", "direct", "direct_rows", "row"),
+    *("tiles", "together", "tile_pixels", "larger_tiles"),
     # A sum's length, and the part of it that is computed at a time; the filter's taps that are one piece of memory, and
     # pieces in a row of the filter.
     *("length", "chunk", "piece_taps", "row_pieces"),
@@ -174,7 +176,7 @@ def text_of(shape: Shape) -> str:
         launch,
         f"@tiles = internal constant [{len(sizes)} x ptr] [{names}]",
         *(_tile(shape, pixels, vectors) for pixels, vectors in sizes),
-        _copies(shape),
+        _inputs(shape),
         _dense_units(shape),
         *(_depthwise_pixels(shape, pixels, vectors) for pixels, vectors in _DEPTHWISE),
         _depthwise_units(),
@@ -271,8 +273,9 @@ def _bounds(function: Function, vectors: _Vectors, clamp: str) -> tuple[str, str
 # --- tiles ---
 
 _TILE: Final = {
-    **{"a": "ptr", "step": "i64"},  # inputs: of the first pixel, and elements from one pixel to the next
-    **{"b": "ptr", "length": "i64"},  # weights
+    # Inputs: of the first pixel, elements from one pixel to the next, and to skip after each segment of the sums.
+    **{"a": "ptr", "step": "i64", "gap": "i64"},
+    **{"b": "ptr", "segments": "i64", "length": "i64"},  # weights; of each segment
     **{"out": "ptr", "out_step": "i64", "bias": "ptr", "other": "ptr"},
     **{"channels": "i64", "chunks": "i64", "clamp": "i64"},  # channels that there are; which chunks this is
 }
@@ -335,21 +338,28 @@ def _phases(
 
 
 def _sum(f: Function, vectors: _Vectors, sums: list[list[str]]) -> None:
-    """Adds the products. The address of an input is that of the row before and a step: no register for each row."""
-    count = len(sums[0])
+    """Adds the products."""
     a, b = f.variable("ptr", "%a"), f.variable("ptr", "%b")
-    with f.loop("0", "%length"):
-        address, weight = f.get(a, "ptr"), f.get(b, "ptr")
-        weights = [vectors.load(f.floats(weight, v * vectors.lanes)) for v in range(count)]
-        for line in range(0, count * vectors.lanes, _LINE):
-            f.effect(f"call void @llvm.prefetch.p0(ptr {f.floats(weight, _AHEAD + line)}, i32 0, i32 3, i32 1)")
-        f.set(a, "ptr", f.floats(address, 1))
-        f.set(b, "ptr", f.floats(weight, count * vectors.lanes))
-        for number, row in enumerate(sums):
-            address = f.floats(address, "%step") if number else address
-            x = vectors.splat(f.value(f"load float, ptr {address}, align 4"))
-            for v in range(count):
-                f.set(row[v], vectors.type, vectors.multiply_add(x, weights[v], f.get(row[v], vectors.type)))
+    with f.loop("0", "%segments"):
+        with f.loop("0", "%length"):
+            _add_products(f, vectors, sums, a, b)
+        f.set(a, "ptr", f.floats(f.get(a, "ptr"), "%gap"))
+
+
+def _add_products(f: Function, vectors: _Vectors, sums: list[list[str]], a: str, b: str) -> None:
+    """Those of an input of each pixel. Its address is that of the pixel before and a step: no register for each."""
+    count = len(sums[0])
+    address, weight = f.get(a, "ptr"), f.get(b, "ptr")
+    weights = [vectors.load(f.floats(weight, v * vectors.lanes)) for v in range(count)]
+    for line in range(0, count * vectors.lanes, _LINE):
+        f.effect(f"call void @llvm.prefetch.p0(ptr {f.floats(weight, _AHEAD + line)}, i32 0, i32 3, i32 1)")
+    f.set(a, "ptr", f.floats(address, 1))
+    f.set(b, "ptr", f.floats(weight, count * vectors.lanes))
+    for number, row in enumerate(sums):
+        address = f.floats(address, "%step") if number else address
+        x = vectors.splat(f.value(f"load float, ptr {address}, align 4"))
+        for v in range(count):
+            f.set(row[v], vectors.type, vectors.multiply_add(x, weights[v], f.get(row[v], vectors.type)))
 
 
 class _Words:
@@ -388,6 +398,8 @@ def _dense_units(shape: Shape) -> str:
     direct = f.compare("ne", w.direct, "0")
     size = f.select(direct, "1", f.mul(tile_size, w.together))
     buffer = f.value(f"alloca float, i64 {size}, align 64")
+    table = f.value(f"alloca i64, i64 {f.mul(w.together, str(_ENTRY))}")
+    filter_row = f.mul(w.kernel_width, w.group_inputs)
     at = f.variable("i64", "%begin")
     with f.repeat(at, "%end"):
         unit = f.get(at, "i64")
@@ -401,43 +413,62 @@ def _dense_units(shape: Shape) -> str:
         group_weights = f.mul(f.mul(group, w.length), padded)
         with f.loop("0", w.length, w.chunk) as start:
             stop = f.min(w.length, f.add(start, w.chunk))
-            with f.when(direct, False), f.loop(first, end) as tile:
-                to = f.floats(buffer, f.mul(f.sub(tile, first), tile_size))
+            segments = f.max(f.div(f.sub(stop, start), filter_row), "1")
+            with f.loop(first, end) as tile:
+                number = f.sub(tile, first)
+                entry = _entry(f, table, number)
                 pixel, count = _tile_pixels(f, w, tile)
-                given = (f"ptr %words, ptr {to}", *(pixel, count, group, start, stop))
-                f.effect(f"call void @copies({', i64 '.join(given)})")
+                with f.when(direct):
+                    inputs = f.add(f.mul(group, w.group_inputs), start)
+                    read = f.floats(w.x, f.add(f.mul(pixel, w.channels), inputs))
+                    _set_entry(f, entry, read, w.channels, "0")
+                with f.when(direct, False):
+                    to = f.floats(buffer, f.mul(number, tile_size))
+                    given = (f"ptr %words, ptr {entry}, ptr {to}", *(pixel, count, group, start, stop))
+                    f.effect(f"call void @inputs({', i64 '.join(given)})")
             chunk_weights = f.add(group_weights, f.mul(start, padded))
             with f.loop(first_block, end_block) as block:
                 before = f.mul(f.mul(block, f.sub(stop, start)), str(shape.width))
-                here = _Block(group, block, start, stop, f.add(chunk_weights, before))
+                here = _Block(group, block, start, stop, f.add(chunk_weights, before), segments)
                 with f.loop(first, end) as tile:
-                    copied = f.floats(buffer, f.mul(f.sub(tile, first), tile_size))
-                    _run_tile(f, w, shape, here, tile, vectors, direct, copied)
+                    _run_tile(f, w, shape, here, tile, vectors, _entry(f, table, f.sub(tile, first)))
     return f.text()
+
+
+_ENTRY: Final = 3  # words of a tile: where its inputs are, from pixel to pixel, and after a segment
+
+
+def _entry(f: Function, table: str, number: str) -> str:
+    return f.value(f"getelementptr i64, ptr {table}, i64 {f.mul(number, str(_ENTRY))}")
+
+
+def _set_entry(f: Function, entry: str, address: str, step: str, gap: str) -> None:
+    words = f.value(f"ptrtoint ptr {address} to i64"), step, gap
+    for index, word in enumerate(words):
+        f.set(f.value(f"getelementptr i64, ptr {entry}, i64 {index}"), "i64", word)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Of output channels, in a part of the sums; ``weights``: where they begin, in elements."""
+    """Of output channels, in a part of the sums; ``weights``: where they begin, in elements; ``segments``: of the sums,
+    which are rows of the filter where the part has whole ones."""
 
     group: str
     block: str
     start: str
     stop: str
     weights: str
+    segments: str
 
 
-def _run_tile(
-    f: Function, w: _Words, shape: Shape, at: _Block, tile: str, vectors: str, direct: str, copied: str
-) -> None:
+def _run_tile(f: Function, w: _Words, shape: Shape, at: _Block, tile: str, vectors: str, entry: str) -> None:
     count = f.min(str(shape.vectors), f.sub(vectors, f.mul(at.block, str(shape.vectors))))
     channel = f.mul(at.block, str(shape.width))
     there = f.sub(w.group_outputs, channel)
     channel = f.add(channel, f.mul(at.group, w.group_outputs))
     pixel, pixels = _tile_pixels(f, w, tile)
-    read = f.floats(w.x, f.add(f.add(f.mul(pixel, w.channels), f.mul(at.group, w.group_inputs)), at.start))
-    a = f.select(direct, read, copied, "ptr")
-    step = f.select(direct, w.channels, w.row)
+    inputs = f.address_word(entry, 0), f.word(entry, 1), f.word(entry, 2)
+    length = f.div(f.sub(at.stop, at.start), at.segments)
     weights = f.floats(w.packed, at.weights)
     result = f.add(f.mul(pixel, w.out_channels), channel)
     bias = f.select(f.is_there(w.bias), f.floats(w.bias, channel), "null", "ptr")
@@ -446,15 +477,16 @@ def _run_tile(
     chunks = f.add(first, f.select(f.compare("eq", at.stop, w.length), str(_LAST), "0"))
     index = f.add(f.mul(f.sub(count, "1"), str(shape.pixels)), f.sub(pixels, "1"))
     code = f.value(f"load ptr, ptr {f.value(f'getelementptr ptr, ptr @tiles, i64 {index}')}")
-    values = (a, step, weights, f.sub(at.stop, at.start), f.floats(w.out, result), w.out_channels)
+    values = (*inputs, weights, at.segments, length, f.floats(w.out, result), w.out_channels)
     given = (*values, bias, other, there, chunks, w.clamp)
     f.effect(f"call void {code}({', '.join(f'{t} {v}' for t, v in zip(_TILE.values(), given, strict=True))})")
 
 
-def _copies(shape: Shape) -> str:
-    """The inputs ``start`` to ``stop`` of the sums of some pixels, a row for each."""
+def _inputs(shape: Shape) -> str:
+    """Where the inputs ``start`` to ``stop`` of the sums of some pixels are: in the image, if the pixels are in one row
+    and their windows in the image, else a row for each in ``to``."""
     names = ("pixel", "count", "group", "start", "stop")
-    f = Function("copies", {"words": "ptr", "to": "ptr", **dict.fromkeys(names, "i64")})
+    f = Function("inputs", {"words": "ptr", "found": "ptr", "to": "ptr", **dict.fromkeys(names, "i64")})
     w = _Words(f)
     size = f.mul(w.piece_taps, w.group_inputs)
     first_piece = f.div("%start", size)
@@ -473,21 +505,39 @@ def _copies(shape: Shape) -> str:
         )
     )
     first_input = f.mul("%group", w.group_inputs)
-    with f.loop("0", "%count") as number:
-        to = f.floats("%to", f.sub(f.mul(number, w.row), "%start"))
+
+    def window() -> tuple[str, str, str]:
+        """Of the pixel that the variables say: where it begins, and that address."""
         y = f.sub(f.mul(f.get(oy, "i64"), w.stride_height), w.padding_height)
         x = f.sub(f.mul(f.get(ox, "i64"), w.stride_width), w.padding_width)
         line = f.mul(f.add(f.mul(f.get(image, "i64"), w.height), y), w.width)
-        source = f.floats(w.x, f.add(f.mul(f.add(line, x), w.channels), first_input))
-        is_inner = f.both(
-            f.both(f.compare("sge", y, "0"), f.compare("slt", y, inner_height)),
-            f.both(f.compare("sge", x, "0"), f.compare("slt", x, inner_width)),
-        )
-        for inner in True, False:
-            with f.when(is_inner, inner):
-                piece = tuple(f.variable("i64", v) for v in (first_row, first_column, skipped))
-                _copy_pieces(f, w, _Vectors(f, shape), piece, size, source, to, None if inner else (y, x))
-        _count_up(f, ox, w.out_width, oy, w.out_height, image)
+        return y, x, f.floats(w.x, f.add(f.mul(f.add(line, x), w.channels), first_input))
+
+    y, x, source = window()
+    last = f.sub(f.add(f.get(ox, "i64"), "%count"), "1")
+    last_x = f.sub(f.mul(last, w.stride_width), w.padding_width)
+    starts_inside = f.both(f.compare("sge", x, "0"), f.compare("sge", y, "0"))
+    ends_inside = f.both(f.compare("slt", last_x, inner_width), f.compare("slt", y, inner_height))
+    in_one_row = f.both(f.compare("slt", last, w.out_width), f.compare("ne", w.direct_rows, "0"))
+    is_direct = f.both(f.both(starts_inside, ends_inside), in_one_row)
+    with f.when(is_direct):
+        line = f.mul(f.mul(w.dilation_height, w.width), w.channels)
+        begin = f.floats(source, f.add(f.mul(first_piece, line), skipped))
+        _set_entry(f, "%found", begin, f.mul(w.stride_width, w.channels), f.sub(line, size))
+    with f.when(is_direct, False):
+        _set_entry(f, "%found", "%to", w.row, "0")
+        with f.loop("0", "%count") as number:
+            to = f.floats("%to", f.sub(f.mul(number, w.row), "%start"))
+            y, x, source = window()
+            is_inner = f.both(
+                f.both(f.compare("sge", y, "0"), f.compare("slt", y, inner_height)),
+                f.both(f.compare("sge", x, "0"), f.compare("slt", x, inner_width)),
+            )
+            for inner in True, False:
+                with f.when(is_inner, inner):
+                    piece = tuple(f.variable("i64", v) for v in (first_row, first_column, skipped))
+                    _copy_pieces(f, w, _Vectors(f, shape), piece, size, source, to, None if inner else (y, x))
+            _count_up(f, ox, w.out_width, oy, w.out_height, image)
     return f.text()
 
 

@@ -58,7 +58,7 @@ def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> 
     outputs, length = channels // groups, height * width * inputs
     rows = weight.reshape(groups, outputs, inputs, height, width).permute(0, 3, 4, 2, 1)
     rows = torch.nn.functional.pad(rows.reshape(groups, length, outputs), (0, -outputs % shape.lanes))
-    parts = torch.split(rows, _chunk(length), 1)
+    parts = torch.split(rows, _chunk(height, width * inputs), 1)
     blocks = [block for part in parts for block in torch.split(part, shape.width, 2)]
     return torch.cat([block.reshape(groups, -1) for block in blocks], 1).reshape(-1)
 
@@ -187,20 +187,22 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
     inputs, outputs = values["channels"] // groups, values["out_channels"] // groups
     height, width = values["kernel_height"], values["kernel_width"]
     length = height * width * inputs
-    chunk = _chunk(length)
-    row = _round_up(min(chunk, length), 16) + 16
+    chunk = _chunk(height, width * inputs)
+    row = _round_up(chunk, 16) + 16
     row += row // 16 % 2 * 16 ^ 16  # an odd number of cache lines: rows are in different sets
     tiles = max(-(-pixels // code.pixels), 1)
     together = 1 if length * outputs <= _WEIGHTS else max(_INPUTS // (code.pixels * row), 1)
     is_run = groups == 1 and values["dilation_width"] == 1  # a row of the filter is a piece of memory
     shifts = (height, width, values["stride_height"], values["stride_width"])
     unpadded = values["padding_height"] == values["padding_width"] == 0
-    conflicts = values["channels"] % _SET == 0  # all pixels of a tile in one set of L1
+    conflicts = values["channels"] * values["stride_width"] % _SET == 0  # all pixels of a tile in one set of L1
+    is_cut_by_rows = height == 1 or chunk % (width * inputs) == 0 or width * inputs % chunk == 0
     blocks = -(-outputs // code.width)
     together = min(together, tiles)
     return {
         **{"group_inputs": inputs, "group_outputs": outputs},
         **{"direct": int(shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
+        "direct_rows": int(is_run and is_cut_by_rows and not conflicts),
         **{"tiles": tiles, "together": together, "tile_pixels": pixels // tiles, "larger_tiles": pixels % tiles},
         **{"length": length, "chunk": chunk},
         **{"piece_taps": width if is_run else 1, "row_pieces": 1 if is_run else width},
@@ -209,9 +211,12 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
     }
 
 
-def _chunk(length: int) -> int:
-    """How much of a sum is computed at a time: parts are nearly equal."""
-    return _round_up(-(-length // -(-length // _CHUNK)), 16)
+def _chunk(rows: int, row: int) -> int:
+    """How much of a sum, over the rows of a filter, is computed at a time: some rows, or a part of one."""
+    if row > _CHUNK:
+        return -(-row // -(-row // _CHUNK))
+    some = min(rows, _CHUNK // row)
+    return -(-rows // -(-rows // some)) * row
 
 
 def _depthwise_words(rows: int, values: dict[str, int]) -> dict[str, int]:
