@@ -295,6 +295,11 @@ def _tile(shape: Shape, pixels: int, count: int) -> str:
         starts = [f.floats(address, offset) for offset in offsets]
         return [[f.floats(start, v * shape.lanes) for v in range(count)] for start in starts]
 
+    with f.when(is_first):
+        # Results are seldom in a cache: their lines arrive meanwhile.
+        for addresses in rows("%out"):
+            for address in addresses[:: _LINE // shape.lanes]:
+                f.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 1, i32 3, i32 1)")
     for some, condition in _phases(f, shape, full, masks):
         with condition:
             with f.when(is_first), f.when(f.is_there("%bias")):
