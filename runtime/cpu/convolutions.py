@@ -16,7 +16,8 @@ from typing import Any, Final
 import torch
 
 from symshape.machine import instruction_sets
-from symshape.runtime.cpu.convolution_code import WORDS, Shape, object_of, shape_of
+from symshape.runtime.cpu.convolution_code import object_of
+from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
 from symshape.runtime.cpu.load_objects import Library
 from symshape.runtime.torch_c import empty_strided_cpu
 
