@@ -28,7 +28,7 @@ from symshape import knobs
 from symshape.errors import CacheError
 
 FORMAT: Final = b"symshape cache 1\n"
-KINDS: Final = ("graphs", "autotune")
+KINDS: Final = ("graphs", "autotune", "code")
 SUFFIX: Final = ".entry"
 _TEMPORARY: Final = ".writing-"
 _HASH_BYTES: Final = hashlib.sha256().digest_size

@@ -12,8 +12,10 @@ Convolution Algorithm" (2019, arXiv:1907.02129).
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from symshape.machine import instruction_sets
@@ -23,6 +25,7 @@ from symshape.runtime.cpu.convolution_tiles import tile
 from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
 from symshape.runtime.cpu.dense_convolution import dense_units
 from symshape.runtime.cpu.depthwise_convolution import DEPTHWISE, depthwise_pixels, depthwise_units
+from symshape.runtime.store import open_cache
 
 _HEAD = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
@@ -137,12 +140,26 @@ def text_of(shape: Shape) -> str:
 
 @cache
 def object_of(level: str) -> bytes:
-    """The object file for a level. OptionError for one that this processor has not."""
-    name, features = instruction_sets.processor(level)
+    """The object file for a level, from the disk where an earlier process has left it. OptionError for a level that this
+    processor has not."""
+    processor, text = instruction_sets.processor(level), text_of(shape_of(level))
+    kept = open_cache("code")
+    parts = (llvmlite.__version__, *processor, text)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    found = kept.get(key) if kept else None
+    if found is not None and "object" in found:
+        return found["object"]
+    made = _compiled(text, *processor)
+    if kept:
+        kept.put(key, {"name": b"convolutions", "object": made})
+    return made
+
+
+def _compiled(text: str, processor: str, features: str) -> bytes:
     initialize()
     target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
-    module = llvm.parse_assembly(text_of(shape_of(level)))
+    machine = target.create_target_machine(cpu=processor, features=features, opt=2, jit=True)
+    module = llvm.parse_assembly(text)
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
     # The text is as it is to run, but for its variables: all of LLVM's passes would take three times as long.
     passes = llvm.create_new_function_pass_manager()

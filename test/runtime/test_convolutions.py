@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import poison
@@ -17,8 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from symshape.machine.instruction_sets import NATIVE, held
-from symshape.runtime.cpu import convolutions
+from symshape.runtime.cpu import convolution_code, convolutions
 from symshape.runtime.cpu.convolutions import convolution, pack_weight, supports
+from symshape.tools.cache_report import show
 
 Tensor = torch.Tensor
 LEVELS = (NATIVE, *held())
@@ -231,6 +233,29 @@ def test_other_tensors() -> None:
         geometry.run(x, weight, torch.randn(23))
     with pytest.raises(ValueError, match="is added"):
         geometry.run(x, weight, None, torch.randn(1, 24, 5, 1))
+
+
+def test_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process compiles nothing; what is damaged is compiled again."""
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path / "cache"))
+    compiled: list[str] = []
+    usual = convolution_code._compiled
+
+    def counted(text: str, *processor: str) -> bytes:
+        compiled.append(text)
+        return usual(text, *processor)
+
+    monkeypatch.setattr(convolution_code, "_compiled", counted)
+    made = []
+    for damage in (False, False, True):
+        if damage:
+            (file,) = (tmp_path / "cache" / "code").glob("*.entry")
+            file.write_bytes(file.read_bytes()[:-1])
+        convolution_code.object_of.cache_clear()
+        made.append(convolution_code.object_of(NATIVE))
+    assert len(compiled) == 2 and made[0] == made[1] == made[2]
+    assert "machine code of convolutions" in show()
 
 
 def test_which_are_supported() -> None:
