@@ -140,8 +140,8 @@ def text_of(shape: Shape) -> str:
 
 @cache
 def object_of(level: str) -> bytes:
-    """The object file for a level, from the disk where an earlier process has left it. OptionError for a level that this
-    processor has not."""
+    """The object file for a level, from the disk where an earlier process has left it there. OptionError for a level
+    that this processor has not."""
     processor, text = instruction_sets.processor(level), text_of(shape_of(level))
     kept = open_cache("code")
     parts = (llvmlite.__version__, *processor, text)
