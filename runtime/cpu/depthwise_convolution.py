@@ -12,30 +12,44 @@ DEPTHWISE: Final = ((4, 2), (1, 4))  # pixels in a row, and vectors; the last ve
 _PIXELS: Final = {
     **dict.fromkeys(("words", "x", "out", "other"), "ptr"),  # of the first pixel, where its filter begins
     **dict.fromkeys(("first_row", "end_row", "first_column", "end_column"), "i64"),  # of the filter
+    "groups": "i64",  # of so many pixels, one after another
 }
 
 
 def depthwise_pixels(shape: Shape, pixels: int, count: int) -> str:
-    """All channels of some pixels in a row."""
+    """All channels of groups of some pixels in a row."""
     f = Function(f"depthwise_{pixels}", _PIXELS)
     w = Words(f)
     lanes = shape.lanes
-    at = f.variable("i64", "0")
-    with f.repeat(at, f.add(f.sub(w.channels, str(count * lanes)), "1")):
-        _depthwise_vectors(f, w, shape, (pixels, count), f.get(at, "i64"), None)
-        f.set(at, "i64", f.add(f.get(at, "i64"), str(count * lanes)))
-    with f.repeat(at, w.channels):
-        channel = f.get(at, "i64")
-        mask = Vectors(f, shape.lanes).below(f.sub(w.channels, channel))
-        _depthwise_vectors(f, w, shape, (pixels, 1), channel, mask)
-        f.set(at, "i64", f.add(channel, str(lanes)))
+    has_other = f.is_there("%other")
+    with f.loop("0", "%groups") as group:
+        first = f.mul(group, str(pixels))
+        result = f.mul(first, w.channels)
+        other = f.select(has_other, f.floats("%other", result), "null", "ptr")
+        memory = f.floats("%x", f.mul(result, w.stride_width)), f.floats("%out", result), other
+        at = f.variable("i64", "0")
+        with f.repeat(at, f.add(f.sub(w.channels, str(count * lanes)), "1")):
+            _depthwise_vectors(f, w, shape, (pixels, count), memory, f.get(at, "i64"), None)
+            f.set(at, "i64", f.add(f.get(at, "i64"), str(count * lanes)))
+        with f.repeat(at, w.channels):
+            channel = f.get(at, "i64")
+            mask = Vectors(f, shape.lanes).below(f.sub(w.channels, channel))
+            _depthwise_vectors(f, w, shape, (pixels, 1), memory, channel, mask)
+            f.set(at, "i64", f.add(channel, str(lanes)))
     return f.text()
 
 
 def _depthwise_vectors(
-    f: Function, w: Words, shape: Shape, size: tuple[int, int], channel: str, mask: str | None
+    f: Function,
+    w: Words,
+    shape: Shape,
+    size: tuple[int, int],
+    memory: tuple[str, str, str],
+    channel: str,
+    mask: str | None,
 ) -> None:
-    pixels, count = size
+    """Of pixels, from a channel on. ``memory``: of the first pixel, the input, the result, and what is added."""
+    (pixels, count), (source, out, other) = size, memory
     vectors = Vectors(f, shape.lanes)
     sums = [[f.variable(vectors.type, "zeroinitializer") for _ in range(count)] for _ in range(pixels)]
     with f.when(f.is_there(w.bias)):
@@ -49,7 +63,7 @@ def _depthwise_vectors(
     line = f.mul(f.mul(w.dilation_height, w.width), w.channels)
     with f.loop("%first_row", "%end_row") as ky:
         offset = f.add(f.add(f.mul(ky, line), f.mul("%first_column", tap)), channel)
-        x = f.variable("ptr", f.floats("%x", offset))
+        x = f.variable("ptr", f.floats(source, offset))
         weight = f.add(f.mul(f.add(f.mul(ky, w.kernel_width), "%first_column"), padded), channel)
         b = f.variable("ptr", f.floats(w.packed, weight))
         with f.loop("%first_column", "%end_column"):
@@ -64,13 +78,13 @@ def _depthwise_vectors(
             f.set(x, "ptr", f.floats(f.get(x, "ptr"), tap))
             f.set(b, "ptr", f.floats(f.get(b, "ptr"), padded))
     low, high = bounds(f, vectors, w.clamp)
-    has_other = f.is_there("%other")
+    has_other = f.is_there(other)
     for number, row in enumerate(sums):
         place = f.add(f.mul(w.channels, str(number)), channel)
         for v in range(count):
-            here = f.floats(f.floats("%out", place), v * shape.lanes)
+            here = f.floats(f.floats(out, place), v * shape.lanes)
             with f.when(has_other):
-                added = vectors.load(f.floats(f.floats("%other", place), v * shape.lanes), mask)
+                added = vectors.load(f.floats(f.floats(other, place), v * shape.lanes), mask)
                 f.set(row[v], vectors.type, vectors.add(f.get(row[v], vectors.type), added))
             vectors.store(vectors.clamp(f.get(row[v], vectors.type), low, high), here, mask)
 
@@ -87,7 +101,7 @@ def depthwise_units() -> str:
         line = f.mul(f.add(f.mul(image, w.height), y), w.width)
         at = f.variable("i64", "0")
 
-        def run(pixels: int) -> None:
+        def run(pixels: int, groups: str = "1") -> None:
             column = f.get(at, "i64")
             x = f.sub(f.mul(column, w.stride_width), w.padding_width)
             result = f.mul(f.add(f.mul(unit, w.out_width), column), w.out_channels)
@@ -97,15 +111,15 @@ def depthwise_units() -> str:
             if pixels == 1:
                 columns = _taps(f, x, w.width, w.dilation_width, w.kernel_width)
             addresses = f"ptr %words, ptr {source}, ptr {f.floats(w.out, result)}, ptr {other}"
-            taps = ", ".join(f"i64 {v}" for v in (*rows, *columns))
+            taps = ", ".join(f"i64 {v}" for v in (*rows, *columns, groups))
             f.effect(f"call void @depthwise_{pixels}({addresses}, {taps})")
-            f.set(at, "i64", f.add(column, str(pixels)))
+            f.set(at, "i64", f.add(column, f.mul(groups, str(pixels))))
 
         several = DEPTHWISE[0][0]
         with f.repeat(at, f.min(w.inner_first, w.out_width)):
             run(1)
-        with f.repeat(at, f.add(f.sub(w.inner_end, str(several)), "1")):
-            run(several)
+        groups = f.div(f.max(f.sub(w.inner_end, f.get(at, "i64")), "0"), str(several))
+        run(several, groups)
         with f.repeat(at, w.out_width):
             run(1)
     return f.text()
