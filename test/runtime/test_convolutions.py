@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from symshape.machine.instruction_sets import NATIVE, held
-from symshape.runtime.cpu import convolution_code, convolutions
+from symshape.runtime.cpu import convolution_code
 from symshape.runtime.cpu.convolutions import convolution, pack_weight, supports
 from symshape.tools.cache_report import show
 
@@ -289,4 +289,3 @@ def test_call_from_a_program() -> None:
     from symshape.runtime.program import resolve_target
 
     assert resolve_target("symshape.packed_convolution.default") is convolution
-    assert convolutions.convolution is convolution
