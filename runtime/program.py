@@ -200,7 +200,10 @@ _SHORT: dict[str, Callable[..., Any]] = {
 }
 
 
-_DEFINED_BY = dict.fromkeys(("jagged_attention", "jagged_attention_backward"), "symshape.runtime.jagged_attention")
+_DEFINED_BY = {
+    **dict.fromkeys(("jagged_attention", "jagged_attention_backward"), "symshape.runtime.jagged_attention"),
+    **dict.fromkeys(("pack_convolution_weight", "packed_convolution"), "symshape.runtime.packed_convolutions"),
+}
 
 
 def resolve_target(target: str) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ import torch
 
 from symshape.activity import note
 from symshape.batched_tangents import takes_batches
-from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import CompileError, OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import takes_fake_tensors
@@ -44,6 +43,7 @@ from symshape.pipeline import DYNAMO, Timings, steps_on, timed
 from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
+from symshape.traced_graphs import compile_traced
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
@@ -208,7 +208,7 @@ def _compiled_graph(
     graph: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool, entry: str
 ) -> tuple[Any, Any]:
     """A compiled graph of AOTAutograd's, and what runs it."""
-    compile_ = functools.partial(compile_or_reuse, graph, options, kind=kind, keep_stages=keep_stages)
+    compile_ = functools.partial(compile_traced, graph, options, kind=kind, keep_stages=keep_stages)
     if repro_after() != "aot":
         compiled = compile_()
         return compiled, compiled.run

@@ -88,6 +88,13 @@ PIPELINE: Final[tuple[Step, ...]] = (
     ),
     Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
     Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
+    Step(
+        "pack-convolutions",
+        TRACED,
+        f"{_REWRITES}.packed_convolutions:pack_convolutions",
+        "CPUs: convolutions by our kernels, weights packed once",
+        optional=True,
+    ),
     Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
     Step(
         "gather-items",

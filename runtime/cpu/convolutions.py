@@ -1,8 +1,6 @@
-"""``symshape::packed_convolution``: 2-D convolutions of float32 on CPUs, by code of our own that serves every size.
+"""The code of ``symshape::packed_convolution``: how the work is cut, and the call of the machine code.
 
-Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of the images. Images and results
-are dense with channels last. What follows a convolution in most networks is part of it: a bias, another tensor of the
-result's shape that is added, and bounds.
+The sizes of a call choose how (`_plan`); the machine code is one for all sizes (``convolution_code.py``).
 """
 
 from __future__ import annotations
@@ -11,14 +9,15 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 
-from symshape.machine import instruction_sets
+from symshape.machine.instruction_sets import NATIVE
 from symshape.runtime.cpu.convolution_code import object_of
 from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
 from symshape.runtime.cpu.load_objects import Library
+from symshape.runtime.packed_convolutions import result_sizes, supports
 from symshape.runtime.torch_c import empty_strided_cpu
 
 _CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
@@ -26,32 +25,14 @@ _WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while
 _INPUTS: Final = 1 << 16  # elements of the inputs of tiles that are computed together, where there are more weights
 _SET: Final = 1 << 10  # elements from one line of a set of L1 to the next
 _GRAIN: Final = 1 << 19  # multiplications that are worth a thread
-_LEAST_GROUP: Final = 8  # channels
-
-_library: Any = torch.library.Library
-_LIBRARY = _library("symshape", "FRAGMENT")
-_LIBRARY.define("pack_convolution_weight(Tensor weight, SymInt groups) -> Tensor")
-_LIBRARY.define(
-    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? other, SymInt channels, SymInt[] kernel, "
-    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, float low, float high) -> Tensor"
-)
 
 
-def supports(weight_shape: Sequence[int], groups: int) -> bool:
-    """Whether there is code for a weight (output channels, input channels of a group, height, width): dense, depthwise
-    with as many output as input channels, or groups of at least 8 channels."""
-    if len(weight_shape) != 4 or 0 in weight_shape or weight_shape[0] % groups:
-        return False
-    outputs, inputs = weight_shape[0] // groups, weight_shape[1]
-    return groups == 1 or (outputs == inputs == 1) or min(outputs, inputs) >= _LEAST_GROUP
-
-
-def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> torch.Tensor:
+def pack_weight(weight: torch.Tensor, groups: int, level: str = NATIVE) -> torch.Tensor:
     """The weights in the order in which the code reads them: for each part of the sums, for each block of output
     channels that a tile has, those of an input side by side, zeros where there are no more channels."""
     if not supports(weight.shape, groups) or weight.dtype != torch.float32:
         raise ValueError(f"no code for a convolution of {list(weight.shape)}, {weight.dtype}, in {groups} groups")
-    shape = shape_of(level or _level())
+    shape = shape_of(level)
     channels, inputs, height, width = weight.shape
     if inputs == 1 and groups == channels > 1:
         taps = weight.reshape(channels, height * width).t()
@@ -62,6 +43,15 @@ def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> 
     parts = torch.split(rows, _chunk(height, width * inputs), 1)
     blocks = [block for part in parts for block in torch.split(part, shape.width, 2)]
     return torch.cat([block.reshape(groups, -1) for block in blocks], 1).reshape(-1)
+
+
+def packed_elements(shape: Sequence[int], groups: int, level: str = NATIVE) -> int:
+    """How many elements `pack_weight` returns for a weight of a shape."""
+    channels, inputs, height, width = shape
+    lanes = shape_of(level).lanes
+    is_depthwise = inputs == 1 and groups == channels > 1
+    blocks = _round_up(channels, lanes) if is_depthwise else groups * _round_up(channels // groups, lanes)
+    return blocks * inputs * height * width
 
 
 def convolution(
@@ -77,12 +67,11 @@ def convolution(
     groups: int,
     low: float,
     high: float,
-    level: str | None = None,
+    level: str = NATIVE,
 ) -> torch.Tensor:
     """``clamp(convolution(x, weight) + bias + other, low, high)``, dense with channels last; NaN stays. ``channels``:
     of the result. RuntimeError, as PyTorch's, where the image is smaller than the filter; ValueError for tensors that
     are not of float32 or not of these sizes."""
-    level = level or _level()
     plan = _plan(x.shape, channels, *kernel, *stride, *padding, *dilation, groups, low, high, level)
     strides = plan.in_strides
     if x.stride() != strides and not _is_dense(x, strides):
@@ -150,7 +139,7 @@ def _plan(
     kernel, stride = (kernel_height, kernel_width), (stride_height, stride_width)
     padding, dilation = (padding_height, padding_width), (dilation_height, dilation_width)
     is_valid = min(*stride, *dilation) > 0 and min(padding) >= 0 and inputs % groups == 0
-    out_height, out_width = _sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
+    out_height, out_width = result_sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
     if min(out_height, out_width) < 1:
         weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
         torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
@@ -232,17 +221,6 @@ def _depthwise_words(rows: int, values: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _sizes(
-    shape: Sequence[Any], kernel: Sequence[Any], stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any]
-) -> tuple[Any, Any]:
-    """The height and width of the result."""
-    found = [
-        (size + 2 * around - apart * (taps - 1) - 1) // step + 1
-        for size, taps, step, around, apart in zip(shape[2:], kernel, stride, padding, dilation, strict=True)
-    ]
-    return found[0], found[1]
-
-
 def _round_up(number: int, to: int) -> int:
     return -(-number // to) * to
 
@@ -262,12 +240,6 @@ def _copied(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 @cache
-def _level() -> str:
-    """Weights that were packed for a level are read by its code: it is one in a process."""
-    return instruction_sets.from_environment()
-
-
-@cache
 def _function(level: str, entry: str) -> Callable[..., None]:
     return _loaded(level).function(entry, len(WORDS))
 
@@ -275,24 +247,3 @@ def _function(level: str, entry: str) -> Callable[..., None]:
 @cache
 def _loaded(level: str) -> Library:
     return Library(object_of(level))
-
-
-def _fake_pack(weight: torch.Tensor, groups: Any) -> torch.Tensor:
-    lanes = shape_of(_level()).lanes
-    channels, inputs, height, width = weight.shape
-    padded = (channels // groups + lanes - 1) // lanes * lanes * groups
-    if inputs == 1 and groups == channels:
-        padded = (channels + lanes - 1) // lanes * lanes
-    return weight.new_empty(padded * inputs * height * width)
-
-
-def _fake(x: torch.Tensor, packed: torch.Tensor, bias: Any, other: Any, channels: Any, *sizes: Any) -> torch.Tensor:
-    height, width = _sizes(x.shape, *sizes[:4])
-    strides = (height * width * channels, 1, width * channels, channels)
-    return x.new_empty_strided((x.shape[0], channels, height, width), strides)
-
-
-_LIBRARY.impl("pack_convolution_weight", pack_weight, "CPU")
-_LIBRARY.impl("packed_convolution", convolution, "CPU")
-torch.library.register_fake("symshape::pack_convolution_weight", _fake_pack, lib=_LIBRARY)
-torch.library.register_fake("symshape::packed_convolution", _fake, lib=_LIBRARY)

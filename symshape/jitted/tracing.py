@@ -11,7 +11,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.batched_tangents import takes_batches
-from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
@@ -50,6 +49,7 @@ from symshape.stack_room import with_room
 from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
+from symshape.traced_graphs import compile_traced
 
 # Beginnings of the names of what PyTorch sets on tensors: its marks, and sizes and strides that its C++ keeps there.
 _OF_PYTORCH = ("_dynamo", "_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
@@ -182,7 +182,7 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
             _reject_layouts()
             _insert_assertions(graph, trace)
         mark_lasting(graph, range(len(state)))
-        compiled = compile_or_reuse(graph, options, kind=kind)
+        compiled = compile_traced(graph, options, kind=kind)
         reports.append(compiled.report)
         entries.extend([] if kind == "backward" else [compiled.entry])
         return takes_batches(compiled.run) if kind == "backward" else compiled.run

@@ -77,7 +77,7 @@ def _what(cache: Cache, key: str) -> str:
         return "damaged"
     if "choice" in sections:
         return f"fastest: {sections['choice'].decode()}"
-    if "object" in sections:
+    if "name" in sections:
         return f"machine code of {sections['name'].decode()}"
     try:
         about: Any = from_json(sections["about"])

@@ -1,0 +1,77 @@
+"""``symshape::packed_convolution``: convolutions of float32 images on CPUs, by code of our own that serves every size.
+
+``pack-convolutions`` calls it. Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of
+images. Images and results are dense with channels last. What follows a convolution in most networks is part of it: a
+bias, another tensor of the result's shape that is added, and bounds. ``cpu``: the instructions that the code may use
+(`symshape/machine/instruction_sets.py`); weights that were packed for a level are read by its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from symshape.machine.instruction_sets import NATIVE
+
+_LEAST_GROUP: Final = 8  # channels
+
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
+_LIBRARY.define("pack_convolution_weight(Tensor weight, SymInt groups, str cpu='native') -> Tensor")
+_LIBRARY.define(
+    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? other, SymInt channels, SymInt[] kernel, "
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, float low, float high, str cpu='native') "
+    "-> Tensor"
+)
+
+
+def supports(weight_shape: Sequence[int], groups: int) -> bool:
+    """Whether there is code for a weight (output channels, input channels of a group, height, width): dense, depthwise
+    with as many output as input channels, or groups of at least 8 channels."""
+    if len(weight_shape) != 4 or 0 in weight_shape or weight_shape[0] % groups:
+        return False
+    outputs, inputs = weight_shape[0] // groups, weight_shape[1]
+    return groups == 1 or (outputs == inputs == 1) or min(outputs, inputs) >= _LEAST_GROUP
+
+
+def result_sizes(
+    shape: Sequence[Any], kernel: Sequence[Any], stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any]
+) -> tuple[Any, Any]:
+    """The height and width of the result for an image (batch, channels, height, width)."""
+    found = [
+        (size + 2 * around - apart * (taps - 1) - 1) // step + 1
+        for size, taps, step, around, apart in zip(shape[2:], kernel, stride, padding, dilation, strict=True)
+    ]
+    return found[0], found[1]
+
+
+def _pack(*arguments: Any) -> torch.Tensor:
+    from symshape.runtime.cpu.convolutions import pack_weight
+
+    return pack_weight(*arguments)
+
+
+def _convolution(*arguments: Any) -> torch.Tensor:
+    from symshape.runtime.cpu.convolutions import convolution
+
+    return convolution(*arguments)
+
+
+def _fake_pack(weight: torch.Tensor, groups: int, cpu: str = NATIVE) -> torch.Tensor:
+    from symshape.runtime.cpu.convolutions import packed_elements
+
+    return weight.new_empty(packed_elements(weight.shape, groups, cpu))
+
+
+def _fake(x: torch.Tensor, packed: torch.Tensor, bias: Any, other: Any, channels: Any, *sizes: Any) -> torch.Tensor:
+    height, width = result_sizes(x.shape, *sizes[:4])
+    strides = (height * width * channels, 1, width * channels, channels)
+    return x.new_empty_strided((x.shape[0], channels, height, width), strides)
+
+
+_LIBRARY.impl("pack_convolution_weight", _pack, "CPU")
+_LIBRARY.impl("packed_convolution", _convolution, "CPU")
+torch.library.register_fake("symshape::pack_convolution_weight", _fake_pack, lib=_LIBRARY)
+torch.library.register_fake("symshape::packed_convolution", _fake, lib=_LIBRARY)
