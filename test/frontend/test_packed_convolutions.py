@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -263,3 +265,19 @@ def test_a_failure_leaves_the_graph_as_it_was(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(report.result, model(x), rtol=2e-5, atol=2e-5)
     assert report.graphs[0].library_calls == [PLAIN]
     assert [fallback.step for fallback in report.graphs[0].fallbacks] == ["pack-convolutions"]
+
+
+def test_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A program from the disk has the weights of the module at hand."""
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path))
+    x = torch.randn(2, 5, 8, 8)
+    said = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        model = nn.Sequential(conv(), norm(7), nn.ReLU()).eval()
+        with torch.no_grad(), caplog.at_level(logging.INFO, "symshape.cache"):
+            torch.testing.assert_close(symshape.compile(model)(x), model(x), rtol=2e-5, atol=2e-5)
+        said.append([record.getMessage().rpartition(": ")[2] for record in caplog.records])
+        caplog.clear()
+    assert said[0][0] == "miss" and said[1] == ["hit"]
