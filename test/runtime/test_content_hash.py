@@ -1,4 +1,4 @@
-"""Hashes of the contents of tensors: which changes they see, at which sizes, with any number of threads and any code."""
+"""Hashes of the contents of tensors: which changes they see, by any number of threads and any code."""
 
 from __future__ import annotations
 
