@@ -29,12 +29,12 @@ from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
-from symshape.frontend.patches.dynamo_errors import passing_dynamo
-from symshape.frontend.patches.input_views import take_layouts_out
+from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
+from symshape.frontend.patches.checks.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.patch import Scope, is_frame_of_ours
+from symshape.frontend.patches.python.input_views import take_layouts_out
+from symshape.frontend.patches.python.storage_offsets import guard_where_absolute
 from symshape.frontend.patches.registry import in_force, require_known, splitting
-from symshape.frontend.patches.storage_offsets import guard_where_absolute
-from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.live_line import compiling
 from symshape.machine.mlir_library import load_mlir

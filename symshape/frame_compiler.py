@@ -39,7 +39,7 @@ from symshape.frontend.bridge.operators import in_transform
 from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
-from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured

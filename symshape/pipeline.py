@@ -57,7 +57,7 @@ def _passes() -> Iterator[Step]:
 
 _REWRITES: Final = "symshape.frontend.graph_rewrites"
 _CALLS = "symshape.frontend.opaque_calls.selection"
-_SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.storage_offsets"
+_SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.python.storage_offsets"
 _IMPORT, _LOOPS = "symshape.frontend.importer.import_fx", "symshape.analysis"
 _KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_objects"
 _HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.program"

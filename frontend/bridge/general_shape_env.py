@@ -42,7 +42,7 @@ from symshape.frontend.bridge.tracing_errors import asks_for_sizes
 # Modules that stand between who asks and the environment.
 _ASKING = (
     __name__,
-    "symshape.frontend.patches.symbolic_arithmetic",
+    "symshape.frontend.patches.speed.symbolic_arithmetic",
     "torch.fx.experimental.symbolic_shapes",
     "torch.fx.experimental.sym_node",
     "torch.fx.experimental.recording",

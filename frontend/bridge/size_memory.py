@@ -1,6 +1,6 @@
 """What was computed with the symbolic sizes of one shape environment, so that it is not computed again.
 
-The operations that ask are in ``frontend/patches/symbolic_arithmetic.py``. An environment has a memory only if it
+The operations that ask are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a memory only if it
 traces for symshape (``remember``): other threads trace with environments of their own, and see nothing of it.
 """
 

@@ -19,7 +19,7 @@ import torch
 from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
-from symshape.frontend.decompositions.packed_rows import pad_packed
+from symshape.frontend.decompositions.packed_sequences import pad_packed
 from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
 _torch: Any = torch  # these have no types

@@ -33,10 +33,10 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.asserted_values import asserting
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
+from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
+from symshape.frontend.patches.checks.torch_checks import constraint_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
-from symshape.frontend.patches.torch_checks import constraint_error
-from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input

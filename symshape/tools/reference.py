@@ -5,7 +5,7 @@
 ``options``      ``symshape.options.Options``
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
-``patches``      the rows of ``frontend/patches/tables/``
+``patches``      the tables of ``frontend/patches/registry.py``
 ``operators``    which ATen operators have a lowering rule, are decomposed, or stay library calls
 
 With ``--check`` nothing is written, and the exit status is 1 if a page differs from its declarations.
@@ -226,13 +226,13 @@ def _members(cls: type) -> Iterable[tuple[str, str, str]]:
 def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
-    yield from _head("Patches", "frontend/patches/tables/")
+    yield from _head("Patches", "frontend/patches/")
     yield "Every change that symshape makes to PyTorch; each is in force only while it traces. `symshape patches`"
     yield "prints this table. `symshape patches --probe` checks whether the installed PyTorch is what each row relies"
     yield "on; the first compile of a process checks the rows that it uses, and raises a `PatchError` if something"
     yield "has changed."
     for title, table in registry.TABLES:
-        yield f"\n## {title}\n\n{table.__doc__} (`frontend/patches/tables/{table.__name__.rpartition('.')[2]}.py`)"
+        yield f"\n## {title}\n\n{table.__doc__} (`{_file_of(table.__name__)}`)"
         for patch in table.ROWS:
             yield f"\n### {patch.name}\n"
             yield f"{patch.why}.\n"

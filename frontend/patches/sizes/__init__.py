@@ -1,0 +1,1 @@
+"""Sizes 0 and 1 without specialisation."""
