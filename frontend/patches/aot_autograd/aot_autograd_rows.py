@@ -137,7 +137,7 @@ ROWS: tuple[Patch, ...] = (
         "lists that share memory",
         ("graph", "jit"),
         foreach_lists.tables,
-        foreach_lists.one_after_the_other,
+        foreach_lists.lists_are_written_in_order,
         "functionalisation of torch._foreach_* reads all tensors before it writes one; eager mode takes one at a time",
         (
             Exists("torch.ops.aten._foreach_mul_.List.python_key_table", "dict"),
@@ -219,7 +219,7 @@ ROWS: tuple[Patch, ...] = (
         "sizes lost before a trace",
         ("graph", "jit"),
         (f"{CAPTURE}._create_graph",),
-        lost_sizes.are_not_looked_for,
+        lost_sizes.lost_sizes_are_dropped,
         "a slice with a data-dependent end, of a tensor that is written, has an unbacked size that AOTAutograd loses",
         (
             Takes(f"{CAPTURE}._create_graph", "f, args, args_descs, aot_config"),

@@ -30,14 +30,14 @@ def _in_place() -> Iterator[Any]:
 _IN_PLACE = tuple(_in_place())
 
 
-def one_after_the_other(changes: Changes) -> None:
+def lists_are_written_in_order(changes: Changes) -> None:
     """Splits a call whose lists share memory into one call per tensor."""
     for op in _IN_PLACE:
         changes.kernels(op, op.python_key_table, {FunctionalTensorMode: functools.partial(_call, op)})
 
 
 def tables() -> list[str]:
-    """Names of the tables that ``one_after_the_other`` changes."""
+    """Names of the tables that ``lists_are_written_in_order`` changes."""
     return [f"torch.ops.{op}.python_key_table" for op in _IN_PLACE]
 
 

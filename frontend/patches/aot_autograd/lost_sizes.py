@@ -14,7 +14,7 @@ from symshape.frontend.bridge.fake_tensors import forget_new_symbols, tracing_mo
 from symshape.frontend.patches.patch import Changes
 
 
-def are_not_looked_for(changes: Changes) -> None:
+def lost_sizes_are_dropped(changes: Changes) -> None:
     """Discards pending unbacked symbols when a graph is traced."""
     from torch._functorch._aot_autograd import graph_capture
 

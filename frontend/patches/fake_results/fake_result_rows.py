@@ -73,7 +73,7 @@ ROWS: tuple[Patch, ...] = (
         "cached fake results",
         ("frame", "graph"),
         ("torch._subclasses.fake_tensor.FakeTensorMode._cache_key",),
-        fake_results.caches_are_apart,
+        fake_results.cache_entries_are_separated,
         "results of PyTorch's rules and of our rules for the same operator must not share entries of the cache",
         (
             Takes("torch._subclasses.fake_tensor.FakeTensorMode._cache_key", "self, state, func, args, kwargs"),

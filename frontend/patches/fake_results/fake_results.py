@@ -15,7 +15,7 @@ from symshape.frontend.patches.probes import Named
 LOGGER = "torch._subclasses.fake_tensor"
 
 
-def caches_are_apart(changes: Changes) -> None:
+def cache_entries_are_separated(changes: Changes) -> None:
     """Separates cached results of PyTorch's rules from those of our rules. The cache outlives a compile, and a
     ShapeEnv's cache is filled by Dynamo before the backend runs."""
     changes.wrap(FakeTensorMode, "_cache_key", functools.partial(_marked, f"symshape {outermost_phase()}"))

@@ -93,10 +93,10 @@ ROWS: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "layers that look at data",
+        "layers that read data",
         ("function",),
         ("torch.nn.modules.transformer._detect_is_causal_mask", "torch.nn.modules.rnn.RNNBase.check_forward_args"),
-        jit_tracing.layers_look_at_no_data,
+        jit_tracing.layers_read_no_data,
         "whether a mask is causal, and how many rows were packed, is data-dependent",
         (
             Takes("torch.nn.modules.transformer._detect_is_causal_mask", "mask, is_causal, size"),

@@ -102,7 +102,7 @@ def _not_in_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
     return lambda: threading.get_ident() != tracing and usual()
 
 
-def layers_look_at_no_data(changes: Changes) -> None:
+def layers_read_no_data(changes: Changes) -> None:
     """Skips two data-dependent checks. Transformers compare a mask with a causal one, only as a hint for attention.
     Recurrent layers compare the number of packed rows with that of their states; the operators check that as well."""
     changes.wrap(transformer, "_detect_is_causal_mask", _not_causal)

@@ -26,7 +26,7 @@ def opaque_calls(changes: Changes) -> None:
     changes.attribute(utils, "run_node", node_runner(may_run_operators, utils.run_node))
 
 
-def breaks_at_questions(changes: Changes) -> None:
+def breaks_at_unbacked_sizes(changes: Changes) -> None:
     """Breaks the graph where Dynamo itself asks for an unbacked size (``tolist``), as it does for other things that it
     cannot trace; Dynamo raises an error."""
     changes.wrap(InstructionTranslatorBase, "call_function", _breaking)

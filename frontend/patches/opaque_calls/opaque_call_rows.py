@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.patches.opaque_calls import dynamo_nodes, operator_rules
-from symshape.frontend.patches.opaque_calls.foreign_texts import message_of_symbolic_sizes
+from symshape.frontend.patches.opaque_calls.error_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, HasLocal, Says, Takes, added
 from symshape.frontend.patches.torch_names import RULES, SIZES, TRANSLATOR, VARIABLES
@@ -25,10 +25,10 @@ ROWS: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "questions of Dynamo",
+        "unbacked sizes in Dynamo",
         ("frame",),
         (f"{TRANSLATOR}.call_function", f"{VARIABLES}.builtin.BuiltinVariable.call_function"),
-        dynamo_nodes.breaks_at_questions,
+        dynamo_nodes.breaks_at_unbacked_sizes,
         "where Dynamo itself asks for an unbacked size it raises an error; the graph breaks instead",
         (
             Takes(f"{TRANSLATOR}.call_function", "self, fn, args, kwargs"),

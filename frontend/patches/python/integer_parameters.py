@@ -21,7 +21,7 @@ from symshape.frontend.decompositions.tensor_items import elements_of, selection
 from symshape.frontend.patches.patch import Changes
 
 
-def sizes_are_taken(changes: Changes) -> None:
+def functions_take_sizes(changes: Changes) -> None:
     """Traces the functions and methods in ``REPLACEMENTS`` as their replacements."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)

@@ -17,7 +17,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that Python code has made
 _OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getstate__")
 
 
-def own_copies_break_the_graph(changes: Changes) -> None:
+def custom_copies_break_the_graph(changes: Changes) -> None:
     """There Python copies."""
     from torch._dynamo.variables.functions import UserMethodVariable
 

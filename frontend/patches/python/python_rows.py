@@ -93,7 +93,7 @@ ROWS: tuple[Patch, ...] = (
         "copies of objects",
         ("frame",),
         (f"{VARIABLES}.functions.UserMethodVariable.call_function",),
-        object_copies.own_copies_break_the_graph,
+        object_copies.custom_copies_break_the_graph,
         "a copy of an `OrderedDict`, or of an object with `__reduce__`, would have its attributes only",
         (
             Takes(f"{VARIABLES}.functions.UserMethodVariable.call_function", "self, tx, args, kwargs"),
@@ -258,7 +258,7 @@ ROWS: tuple[Patch, ...] = (
             f"{TENSOR}.method___setitem__",
             f"{VARIABLES}.builtin.BuiltinVariable.call_function",
         ),
-        integer_parameters.sizes_are_taken,
+        integer_parameters.functions_take_sizes,
         "functions whose C++ takes an integer make a size constant, with a graph for each, and fail on unbacked ones",
         (
             Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),

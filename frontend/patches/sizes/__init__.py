@@ -1,1 +1,1 @@
-"""Sizes 0 and 1 without specialisation."""
+"""No 0/1 specialisation: sizes 0 and 1 are symbols like all others."""

@@ -1,11 +1,11 @@
-"""Sizes 0 and 1 without specialisation: guards, strides, and rules of PyTorch that distinguish these sizes."""
+"""No 0/1 specialisation: guards, strides, and rules of PyTorch that distinguish these sizes."""
 
 from __future__ import annotations
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, HasLocal, Says, Takes, added
-from symshape.frontend.patches.sizes import general_sizes, scattered_sources
+from symshape.frontend.patches.sizes import scattered_sources, zero_one_specialisation
 from symshape.frontend.patches.torch_names import (
     DIVISIONS,
     FAKE_MODE,
@@ -16,7 +16,7 @@ from symshape.frontend.patches.torch_names import (
     SYM_NODE,
     VIEWS,
 )
-from symshape.frontend.patches.unbacked import empty_sizes
+from symshape.frontend.patches.unbacked import size_bounds
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -27,7 +27,7 @@ ROWS: tuple[Patch, ...] = (
             f"{SIZES}.make_symbol",
             f"{SIZES}.uninteresting_files",
         ),
-        general_sizes.zero_and_one_are_sizes,
+        zero_one_specialisation.zero_and_one_are_sizes,
         "each size that is 0 or 1 at the first call would become constant, with a graph of its own",
         (
             HasLocal("torch._dynamo.utils.run_node", "node"),  # identifies who asks (question_origins.py)
@@ -92,7 +92,7 @@ ROWS: tuple[Patch, ...] = (
         "strides where a size is 1",
         ("frame",),
         ("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH",),
-        general_sizes.strides_that_matter,
+        zero_one_specialisation.irrelevant_strides_are_not_guarded,
         "the stride of a dim of size 1, or of a tensor without elements, would be guarded although it does not matter",
         (
             Takes("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "self, guard, value"),
@@ -104,7 +104,7 @@ ROWS: tuple[Patch, ...] = (
         "strides of contiguous tensors",
         ("frame",),
         ("torch._prims_common.sym_max", f"{NODE}.sym_max", "torch.SymInt.__sym_max__"),
-        general_sizes.strides_are_products,
+        zero_one_specialisation.strides_are_products,
         "PyTorch computes them with max(size, 1) for each size that may be 0",
         (
             Takes("torch._prims_common.sym_max", "a, b"),
@@ -117,7 +117,7 @@ ROWS: tuple[Patch, ...] = (
         "contiguity in C++",
         ("frame",),
         (f"{NODE}.has_hint",),
-        general_sizes.sizes_have_no_value_in_cpp,
+        zero_one_specialisation.hints_are_hidden_from_cpp,
         "C++ compares each size that has a hint with 0 and 1, which makes guards",
         (Takes(f"{NODE}.has_hint", "self"), Says(f"{NODE}.expect_true", "has_hint")),
     ),
@@ -125,7 +125,7 @@ ROWS: tuple[Patch, ...] = (
         "division by a size",
         ("frame",),
         tuple(f"{NODE}.{name}" for name in (*DIVISIONS, *FUNCTIONS)),
-        general_sizes.division_by_nothing,
+        zero_one_specialisation.divisions_by_zero_sizes,
         "a rule that is correct for all sizes may divide by a size that is 0 at the first call",
         (
             *(Takes(f"{NODE}.{name}", "self, other") for name in DIVISIONS),
@@ -139,10 +139,10 @@ ROWS: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "conditions that do not hold",
+        "conditions as arguments",
         ("frame",),
         (f"{SYM_NODE}.as_proxy",),
-        general_sizes.decided_conditions_are_bools,
+        zero_one_specialisation.decided_conditions_are_bools,
         "`n > 1 and x is None` is a SymBool if n is 1, which operators do not accept as a bool",
         (Takes(f"{SYM_NODE}.as_proxy", "self"),),
     ),
@@ -153,7 +153,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._decomp.decomposition_table[aten.squeeze.dims]",
             "torch._decomp.decomposition_table[aten.cat.default]",
         ),
-        general_sizes.ranks_are_guarded,
+        zero_one_specialisation.ranks_are_guarded,
         "whether `squeeze` drops a dim, and `cat` an empty operand, must be known during tracing",
         (
             Takes("torch._decomp.decomposition_table[aten.squeeze.dims]", "a, dim"),
@@ -164,7 +164,7 @@ ROWS: tuple[Patch, ...] = (
         "bounds of slices",
         ("frame", "graph"),
         (f"{VIEWS}._compute_slice_index",),
-        general_sizes.slices_of_any_size,
+        zero_one_specialisation.slices_of_any_size,
         "`x[1:]` of a tensor that may be empty would have an unbacked size and offset",
         (Takes(f"{VIEWS}._compute_slice_index", "size, index"),),
         versions=Versions(last="2.11"),  # since 2.12 it is the minimum of bound and size
@@ -173,7 +173,7 @@ ROWS: tuple[Patch, ...] = (
         "sizes of pooled tensors",
         ("frame", "graph", "jit"),
         ("torch._meta_registrations.div_rtn",),
-        general_sizes.quotients_are_floors,
+        zero_one_specialisation.quotients_are_floors,
         "the rule for windows that may reach past the end would have a graph for each answer whether they are whole",
         (
             Takes("torch._meta_registrations.div_rtn", "x, y"),
@@ -182,10 +182,10 @@ ROWS: tuple[Patch, ...] = (
         versions=Versions(last="2.12"),  # since 2.13 it is `x // y` itself
     ),
     Patch(
-        "errors of imagined sizes",
+        "broadcasts that are rejected",
         ("frame",),
         ("torch._dynamo.utils.run_node",),
-        general_sizes.errors_of_imagined_sizes,
+        zero_one_specialisation.rejected_broadcasts_are_retried,
         "a rule that assumes that no size is 1 may reject valid broadcasts",
         (
             Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
@@ -196,7 +196,7 @@ ROWS: tuple[Patch, ...] = (
         "sizes of rolls",
         ("frame", "graph"),
         ("torch._decomp.decomposition_table[aten.roll.default]",),
-        general_sizes.sizes_of_rolls,
+        zero_one_specialisation.sizes_of_rolls,
         "the decomposition divides by a size, and asks whether there are elements",
         (Takes("torch._decomp.decomposition_table[aten.roll.default]", "a, shifts, dims, out"),),
     ),
@@ -204,7 +204,7 @@ ROWS: tuple[Patch, ...] = (
         "indices that are sizes",
         ("frame", "graph"),
         (f"{VIEWS}.op_implementations_dict[aten.select.int]",),
-        general_sizes.indices_are_guarded,
+        zero_one_specialisation.indices_are_guarded,
         "the rules ask whether an index is out of range, and add no guard if it is in range at the first call",
         (
             Takes(f"{VIEWS}.meta_select", "fake_mode, func, self, dim, index"),
@@ -230,7 +230,7 @@ ROWS: tuple[Patch, ...] = (
         "factors that may be 0",
         ("frame",),
         (f"{SIZES}.try_solve",),
-        empty_sizes.zero_factors_are_kept,
+        size_bounds.zero_factors_are_kept,
         "the tracer divides equations by sizes that may be 0",
         (
             Takes(f"{SIZES}.try_solve", "expr, thing, trials, floordiv_inequality"),

@@ -7,13 +7,13 @@ from symshape.frontend.patches.aot_autograd import autograd_kernels
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
-    layout_questions,
+    fake_tensor_creation,
+    layout_cache,
     needless_work,
     silent_logs,
     size_reads,
     size_recording,
     symbolic_arithmetic,
-    tensor_making,
 )
 from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, SIZES, STUB, TRANSLATOR
 
@@ -44,7 +44,7 @@ ROWS: tuple[Patch, ...] = (
         "views from the cache",
         ("frame", "graph"),
         (f"{FAKE_MODE}._get_output_tensor_from_cache_entry",),
-        tensor_making.views_are_made_once,
+        fake_tensor_creation.views_are_made_once,
         "the size in bytes of a view's storage is computed twice, from symbolic sizes",
         (
             Takes(f"{FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
@@ -62,7 +62,7 @@ ROWS: tuple[Patch, ...] = (
             f"{FAKE_MODE}._get_output_info_for_cache_entry",
             f"{FAKE_MODE}._get_output_tensor_from_cache_entry",
         ),
-        tensor_making.entries_are_not_tried,
+        fake_tensor_creation.entries_are_not_tried,
         "to find the dispatch keys of a result, a second one is created with all its symbolic sizes",
         (
             Takes(f"{FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
@@ -80,7 +80,7 @@ ROWS: tuple[Patch, ...] = (
         "memory of wrappers",
         ("frame", "graph"),
         ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
-        tensor_making.wrappers_have_a_memory,
+        fake_tensor_creation.wrappers_have_a_memory,
         "functionalisation computes the size of each wrapper's storage and records it in the graph",
         (
             Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
@@ -98,7 +98,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._prims_common.suggest_memory_format",
             "torch._subclasses.fake_tensor.suggest_memory_format",
         ),
-        layout_questions.layouts_are_asked_once,
+        layout_cache.layouts_are_cached,
         "whether a tensor is contiguous or channels-last is asked several times, with twenty operations on sizes each",
         (
             Takes("torch._prims_common.check_contiguous_sizes_strides", "sizes, strides, false_if_dde"),

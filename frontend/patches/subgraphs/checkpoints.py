@@ -34,7 +34,7 @@ from symshape.frontend.opaque_calls.frame_decisions import say_broken
 from symshape.frontend.patches.patch import Changes
 
 
-def breaks_where_run_again(changes: Changes) -> None:
+def breaks_where_recomputed(changes: Changes) -> None:
     """Breaks the graph at checkpoints that draw new numbers in backward, or write again."""
     changes.wrap(CheckpointHigherOrderVariable, "_call_function", _once)
 
@@ -50,7 +50,7 @@ _GIVEN_FLOATS = "autograd.Function"
 _TAKES_FLOATS = (_GIVEN_FLOATS, "torch.utils.checkpoint.checkpoint")
 
 
-def floats_are_made_again(changes: Changes) -> None:
+def floats_are_recreated(changes: Changes) -> None:
     """Recomputes a float of the frame inside of a body whose operator takes no floats."""
     changes.wrap(SubgraphTracer, "lift_tracked_freevar_to_input", _made_again)
 

@@ -73,10 +73,10 @@ ROWS: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "checkpoints that are run again",
+        "checkpoints that are recomputed",
         ("frame",),
         (f"{CHECKPOINT}._call_function",),
-        checkpoints.breaks_where_run_again,
+        checkpoints.breaks_where_recomputed,
         "recomputation writes running statistics again, and with preserve_rng_state=False draws new random numbers",
         (
             Exists("torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint"),
@@ -92,7 +92,7 @@ ROWS: tuple[Patch, ...] = (
         "floats that subgraphs read",
         ("frame",),
         (f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input",),
-        checkpoints.floats_are_made_again,
+        checkpoints.floats_are_recreated,
         "`cond`, `while_loop` and `scan` accept no floats, but a body may read a float that the frame read before",
         (
             Takes(f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input", "self, proxy"),

@@ -36,7 +36,7 @@ def _asserted(first: int, usual: Callable[..., Any]) -> Callable[..., None]:
     return check
 
 
-def masks_are_not_looked_at(changes: Changes) -> None:
+def masks_are_not_read(changes: Changes) -> None:
     """Skips the data-dependent test whether a mask is causal, which transformers make only as a hint for attention."""
     changes.wrap(UserFunctionVariable, "call_function", _without_looking)
 

@@ -19,7 +19,7 @@ from symshape.frontend.bridge.size_memory import Memory, memory_of_sizes
 from symshape.frontend.patches.patch import Changes
 
 
-def layouts_are_asked_once(changes: Changes) -> None:
+def layouts_are_cached(changes: Changes) -> None:
     """Caches whether tensors are contiguous, and their memory format."""
     changes.wrap(_prims_common, "check_contiguous_sizes_strides", _contiguity)
     for module in (_prims_common, fake_tensor):

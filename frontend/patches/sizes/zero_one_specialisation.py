@@ -1,4 +1,4 @@
-"""Treats sizes 0 and 1 like all others: Dynamo gets a shape environment of ours (``general_shape_env``)."""
+"""No 0/1 specialisation: sizes 0 and 1 are symbols like all others (``frontend/bridge/general_shape_env.py``)."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ def zero_and_one_are_sizes(changes: Changes) -> None:
     """Replaces Dynamo's shape environment by ``GeneralShapeEnv``."""
     changes.attribute(output_graph, "ShapeEnv", GeneralShapeEnv)
     changes.wrap(symbolic_shapes, "make_symbol", _nonnegative)
-    changes.wrap(symbolic_shapes, "uninteresting_files", _also_the_environment)
+    changes.wrap(symbolic_shapes, "uninteresting_files", _environment_is_uninteresting)
 
 
-def strides_that_matter(changes: Changes) -> None:
+def irrelevant_strides_are_not_guarded(changes: Changes) -> None:
     """Excludes strides of dims whose size is or may be 1 from Dynamo's guards."""
-    changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
+    changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _without_irrelevant_strides)
 
 
 def strides_are_products(changes: Changes) -> None:
     """Makes the strides of a contiguous tensor plain products of its sizes."""
-    changes.wrap(_prims_common, "sym_max", _factor)
-    changes.wrap(SymNode, "sym_max", _factor_in_cpp)
+    changes.wrap(_prims_common, "sym_max", _size_itself)
+    changes.wrap(SymNode, "sym_max", _size_itself_in_cpp)
     changes.wrap(torch.SymInt, "__sym_max__", _exact)
 
 
-def sizes_have_no_value_in_cpp(changes: Changes) -> None:
+def hints_are_hidden_from_cpp(changes: Changes) -> None:
     """Makes C++ treat sizes as unbacked."""
-    changes.wrap(SymNode, "has_hint", _not_in_cpp)
+    changes.wrap(SymNode, "has_hint", _hidden_from_cpp)
 
 
-def division_by_nothing(changes: Changes) -> None:
+def divisions_by_zero_sizes(changes: Changes) -> None:
     """Division by a size that is 0, and functions outside of their domain, give no hint instead of an error."""
     for name in ("mod", "int_floordiv", "int_truediv", "float_truediv"):
-        changes.wrap(SymNode, name, functools.partial(_by_nothing, name))
-    changes.wrap(SymNode, "float_pow", _of_nothing)
+        changes.wrap(SymNode, name, functools.partial(_without_hint_of_zero, name))
+    changes.wrap(SymNode, "float_pow", _power_within_domain)
     for name, refused in _REFUSED.items():
-        changes.wrap(SymNode, name, functools.partial(_within, refused))
+        changes.wrap(SymNode, name, functools.partial(_within_domain, refused))
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
@@ -95,9 +95,9 @@ def indices_are_guarded(changes: Changes) -> None:
     changes.items(rules, {aten.select.int: _selected_sizes(rules[aten.select.int])})
 
 
-def errors_of_imagined_sizes(changes: Changes) -> None:
+def rejected_broadcasts_are_retried(changes: Changes) -> None:
     """Traces a call again with the actual sizes, with guards, if tracing it for all sizes fails."""
-    changes.wrap(utils, "run_node", _once_more)
+    changes.wrap(utils, "run_node", _retried)
 
 
 def sizes_of_rolls(changes: Changes) -> None:
@@ -106,7 +106,7 @@ def sizes_of_rolls(changes: Changes) -> None:
 
 
 @functools.cache
-def _also_the_environment(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+def _environment_is_uninteresting(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
     """Attributes a guard to the line that asked, not to the shape environment's file."""
     return lambda: usual() | {str(general_shape_env.__file__)}
 
@@ -125,7 +125,7 @@ def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _size_itself(usual: Callable[..., Any]) -> Callable[..., Any]:
     """``max(size, 1)``, PyTorch's factor in strides of contiguous tensors, becomes ``size``: equal for nonempty
     tensors, and strides of empty ones do not matter."""
 
@@ -138,7 +138,7 @@ def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _factor_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _size_itself_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
     """The same for C++, which calls ``SymNode`` directly, and only for strides. Python's ``max`` of integers goes
     through ``_exact`` first."""
 
@@ -171,7 +171,7 @@ def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _hidden_from_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Hides hints from C++. With hints, C++ decides contiguity with a guard for each dim
     (``SymbolicShapeMeta::compute_contiguous``); without, it builds a condition and asks ``guard_or_false`` of it."""
 
@@ -184,7 +184,7 @@ def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+def _without_hint_of_zero(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     """A rule that assumes without a guard that a size is not 0 may divide by it: the result has no hint then. If the
     user's own Python divides, a guard ensures that the divisor is not 0."""
 
@@ -206,7 +206,7 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _power_within_domain(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Guards that the user's Python does not raise 0 to a negative power."""
 
     @functools.wraps(usual)
@@ -220,7 +220,7 @@ def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _within(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], usual: Callable[[Any], Any]) -> Any:
+def _within_domain(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], usual: Callable[[Any], Any]) -> Any:
     """Guards that the user's Python calls a function of ``math`` within its domain."""
 
     @functools.wraps(usual)
@@ -274,7 +274,7 @@ _BETWEEN = (
 
 
 @functools.cache
-def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _without_irrelevant_strides(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Dynamo guards constant strides of inputs. For a symbolic size, which may be 1, the shape environment's guards do
     so instead. Strides of dims that are always 1, and of tensors that are always empty, are not guarded."""
 
@@ -347,7 +347,7 @@ def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _once_more(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _retried(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
         run = functools.partial(usual, tracer, node, args, kwargs, nnmodule)
