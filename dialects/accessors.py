@@ -1,4 +1,4 @@
-"""What operations and functions of a module say of themselves: the one place that knows the names of attributes.
+"""Accessors: all attributes of operations and functions are read here, so that no other module needs their names.
 
 Passes and emitters ask here. Each function takes an ``ir.Operation`` or its ``OpView``, as walking over a block gives
 either.

@@ -1,4 +1,4 @@
-"""Boolean conditions over sizes as SSA ``i1`` values, and back."""
+"""Converts boolean conditions over sizes to SSA ``i1`` values and back."""
 
 from __future__ import annotations
 

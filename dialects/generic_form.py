@@ -1,4 +1,4 @@
-"""An operation of one line in MLIR's generic form, as text and as data: ``%r = "x.y"(%a) {k = v} : (t) -> u``."""
+"""Parses and prints one-line operations in MLIR's generic form: ``%r = "x.y"(%a) {k = v} : (t) -> u``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a kernel may be run: ``symshape.processors``, ``symshape.address``, ``symshape.variant``.
+"""Ops of the table of variants: ``symshape.processors``, ``symshape.address``, ``symshape.variant``.
 
 Together they are the decision table of a kernel, inside its function: conditions are index arithmetic over its index
 arguments, the processors and the addresses, and the first variant whose condition holds is run.

@@ -1,4 +1,4 @@
-"""Real numbers made of sizes (``14 / (s0 // 16)``): f64 arithmetic in main, Python floats in the host program."""
+"""Real numbers computed from sizes (``14 / (s0 // 16)``): f64 arithmetic in main, Python floats in the host program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``symshape::draw``: a tensor filled with random numbers, as eager mode fills one of this layout."""
+"""``symshape::draw``: fills a tensor with random numbers as eager mode does for its layout."""
 
 from __future__ import annotations
 

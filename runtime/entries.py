@@ -1,5 +1,4 @@
-"""Many compiled entries of one function, and the choice among them: generated code, made again when an entry comes or
-goes.
+"""The compiled entries of a function, and the generated guard tree that chooses among them.
 
 First the class of the inputs (types, dtypes, ranks, ...), by one dictionary of the few properties in which the known
 classes differ; then everything about the class at once, most of it in one C++ call; then the guards of its entries as a

@@ -1,4 +1,4 @@
-"""Loads a program: plain data in, a callable out. No MLIR here."""
+"""Loads a program: from plain data to a callable. Imports no MLIR."""
 
 from __future__ import annotations
 

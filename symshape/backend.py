@@ -1,4 +1,4 @@
-"""The ``torch.compile`` backend: AOTAutograd around the compiler, forward and backward."""
+"""The ``torch.compile`` backend: calls AOTAutograd, with the compiler for forward and backward."""
 
 from __future__ import annotations
 

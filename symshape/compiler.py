@@ -1,4 +1,4 @@
-"""The compiler: one straight function of named stages, from an FX graph to a callable."""
+"""The compiler: runs the named steps from an FX graph to a callable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that several threads call together: one thread compiles, the others wait for it and share what it made.
+"""First calls of a frame by several threads: one thread compiles, the others wait and share the result.
 
 Dynamo looks for code first and takes its lock afterwards: of eight threads that make a first call together each finds
 nothing, and each compiles, one after the other. So a frame is looked for once more when its thread has the lock.

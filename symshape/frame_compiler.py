@@ -1,4 +1,4 @@
-"""Frames that Dynamo compiles for ``symshape.compile``: with the changes of PyTorch that are made for them in force."""
+"""The frame compiler of ``symshape.compile``: lets Dynamo trace frames with the patches in force."""
 
 from __future__ import annotations
 

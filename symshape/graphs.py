@@ -1,4 +1,4 @@
-"""Why a function has another graph, or ``symshape.jit`` another entry: in words, and in a log.
+"""Explains why a function has another graph, or ``symshape.jit`` another entry: report and log.
 
 The log ``symshape.graphs`` says it of each further graph: ``TORCH_LOGS="symshape.graphs"``, or
 ``logging.getLogger("symshape.graphs").setLevel(logging.INFO)``. PyTorch looks up the names in TORCH_LOGS when it is

@@ -1,4 +1,4 @@
-"""The pipeline: every step of a compile, in order, one line each.
+"""The pipeline: every step of a compile, in order, one entry each (``symshape-opt --list-pipeline``).
 
 ``symshape-opt --list-pipeline`` prints it, ``GraphReport.timings`` has the time of each step by its name, and
 ``options={"disable_passes": [...]}`` leaves out those that are optional. The passes of a stage stand in

@@ -1,4 +1,4 @@
-"""``symshape.run_ir``: IR of any stage, as it is written, is compiled from there and run."""
+"""``symshape.run_ir``: compiles IR of any stage from text, and runs it."""
 
 from __future__ import annotations
 

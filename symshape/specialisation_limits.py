@@ -1,4 +1,4 @@
-"""When a function is no longer compiled for values of a size: the limits of a ``SpecialisationPolicy``, counted."""
+"""Counts graphs per specialised size, and applies the limits of a ``SpecialisationPolicy``."""
 
 from __future__ import annotations
 

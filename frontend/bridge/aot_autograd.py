@@ -1,4 +1,4 @@
-"""AOTAutograd: a Dynamo graph becomes graphs of operators, forward and backward."""
+"""Calls AOTAutograd: from a Dynamo graph to forward and backward graphs of operators."""
 
 from __future__ import annotations
 

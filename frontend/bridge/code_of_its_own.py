@@ -1,4 +1,4 @@
-"""Code objects for functions and layers of PyTorch, which Dynamo compiles in a frame around them.
+"""Gives functions and layers of PyTorch code objects of their own, since Dynamo counts graphs by code object.
 
 That frame is one function of PyTorch's for all of them, and Dynamo counts graphs by its code: the ninth function or
 ``nn.Sequential`` would run in eager mode. Each function, and each structure of layers, has code of its own here. Layers

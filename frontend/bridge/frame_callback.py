@@ -1,4 +1,4 @@
-"""The callback of Dynamo for a frame, and Dynamo's data for a function's code."""
+"""Dynamo's callback for frames, and the data that it keeps for a function's code."""
 
 from __future__ import annotations
 

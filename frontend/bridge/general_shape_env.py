@@ -1,4 +1,4 @@
-"""A shape environment in which 0 and 1 are sizes like others.
+"""``GeneralShapeEnv``: a shape environment without 0/1 specialisation.
 
 PyTorch gives each dim that is 0 or 1 at the first call a constant, and takes every symbol for at least 2: broadcasting,
 contiguity and empty tensors are then known while it traces, and each such size has a graph of its own. Here the dim

@@ -1,4 +1,4 @@
-"""Tensors of a trace without Dynamo that the traced function has stored somewhere.
+"""Finds tensors of a trace without Dynamo that the traced function has stored outside of it.
 
 They stand for values of every call and have no data, and what stores them runs in the trace only. Once the trace is
 over all are gone, except for those that something outside of it refers to.

@@ -1,4 +1,4 @@
-"""Who asked what a guard is for: the user's line, and the framework's.
+"""Finds the user's line, and the framework's, that a guard comes from.
 
 The user's code is all that is outside of PyTorch and symshape: libraries of models too.
 """

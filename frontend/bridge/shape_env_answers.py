@@ -1,4 +1,4 @@
-"""PyTorch's shape environment asked by itself, without a trace: for `symshape corpus solve`."""
+"""Evaluates conditions in PyTorch's shape environment without a trace: for `symshape corpus solve`."""
 
 from __future__ import annotations
 

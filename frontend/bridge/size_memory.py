@@ -1,4 +1,4 @@
-"""What was computed with the symbolic sizes of one shape environment, so that it is not computed again.
+"""Caches results of arithmetic on symbolic sizes and decisions about them, for one shape environment.
 
 The operations that ask are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a memory only if it
 traces for symshape (``remember``): other threads trace with environments of their own, and see nothing of it.

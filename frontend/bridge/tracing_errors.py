@@ -1,4 +1,4 @@
-"""Errors with which a trace ends, and what they say."""
+"""Classifies errors that end a trace, and finds out what they are about."""
 
 from __future__ import annotations
 

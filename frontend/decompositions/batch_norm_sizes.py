@@ -1,4 +1,4 @@
-"""The sizes of batch normalisations, for Dynamo and for AOTAutograd's first pass: found by one subtraction.
+"""The sizes of batch normalisations, computed by one subtraction, for Dynamo and for AOTAutograd's first pass.
 
 PyTorch's rule is the decomposition, some twenty operators, of which only sizes, types and layouts are kept. The results
 here are made as its results are: normalised values by an elementwise operator of the input and of what has one value

@@ -1,4 +1,4 @@
-"""Broadcasting of sizes that may be 1: whether a dim is repeated is decided when the code runs.
+"""Broadcasting of sizes that may be 1: whether a dim is expanded is decided at call time.
 
 The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
 result is right for either, and what is asserted is eager's own rule. A size of an input that is 1 at the first call is

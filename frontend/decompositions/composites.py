@@ -1,4 +1,4 @@
-"""Operators that are made of others by code which asks for sizes: here of parts that need not know them.
+"""Composite operators whose C++ code guards on sizes: decomposed without a guard.
 
 For sizes that are known the usual forms are used. What is a view of its operand is one here too.
 """

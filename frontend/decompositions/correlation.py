@@ -1,4 +1,4 @@
-"""``cov`` and ``corrcoef`` of parts that are traced without reading data.
+"""Decompositions of ``cov`` and ``corrcoef`` that read no data while they are traced.
 
 Those of PyTorch test weights and degrees of freedom with ``equal``, at which the tracer stops. Here what must hold of
 weights is asserted, and what depends on the degrees of freedom is selected.

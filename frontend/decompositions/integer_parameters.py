@@ -1,4 +1,4 @@
-"""Functions of PyTorch whose C++ takes an integer where a program has a size: the size would become a number.
+"""Replacements for functions of PyTorch whose C++ takes an integer: a symbolic size stays symbolic.
 
 Each is written with functions that take sizes, and computes what the usual one does. Which they are: those of
 ``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``, ``num_classes``), or

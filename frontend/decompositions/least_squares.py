@@ -1,4 +1,4 @@
-"""The gradient of ``linalg.lstsq`` where it returns residuals: PyTorch's own asks how many there are."""
+"""The gradient of ``linalg.lstsq`` where it returns residuals; PyTorch's guards on the number of residuals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padded rows to packed ones and back (``torch.nn.utils.rnn``), whose number is in the data.
+"""Decomposes ``pack_padded_sequence`` and ``pad_packed_sequence``. The number of packed rows depends on data.
 
 To pack is PyTorch's own operator; its gradient, and to pad, which read the data in C++, are arithmetic with the index
 of each packed row: the step that it belongs to, and its place in the batch.

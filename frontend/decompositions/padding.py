@@ -1,4 +1,4 @@
-"""Padding. ``constant_pad_nd`` that adds nothing: eager mode clones what is left, with its layout.
+"""Decomposes padding. ``constant_pad_nd`` that adds nothing clones its operand with its layout, as eager mode does.
 
 Where something is added the result is contiguous, or channels-last. So the layout follows from the amounts. PyTorch's
 tracing rules take a symbolic amount for one that adds something.

@@ -1,4 +1,4 @@
-"""Recurrent layers, each as one library call for all lengths and batches (``symshape::opaque_call``).
+"""Makes each recurrent layer one library call for all lengths and batches (``symshape::opaque_call``).
 
 Their usual form is one of parts, step by step, so that a graph serves one length. A call runs what eager mode runs; its
 gradient runs it again, with the same random numbers where there is dropout between layers.

@@ -1,4 +1,4 @@
-"""``roll`` of what may be nothing, as two slices.
+"""Decomposes ``roll`` of a tensor that may be empty: two slices.
 
 PyTorch's decomposition divides by a size, and asks first whether it is 0. It also gathers by a remainder, and that
 division takes five times as long as two copies.

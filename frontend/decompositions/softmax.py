@@ -1,4 +1,4 @@
-"""softmax, log_softmax and logsumexp along a dim in which there may be nothing.
+"""Decomposes softmax, log_softmax and logsumexp along a dim that may be empty.
 
 Eager mode's softmax of nothing is nothing, while ``amax`` refuses to take the largest of nothing: PyTorch's
 decompositions (``_softmax_unbacked_safe_amax``) make it a guard that there is something, or put -inf behind each row.

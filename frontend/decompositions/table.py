@@ -1,4 +1,4 @@
-"""Which operators AOTAutograd takes apart before there is IR, and how."""
+"""The decomposition table: which operators AOTAutograd decomposes, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a joint graph, forward and backward in one, before PyTorch's partitioner splits it."""
+"""Rewrites of the joint graph (forward and backward) before PyTorch's partitioner splits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forward saves for backward, which may not compute it again.
+"""Values that forward saves for backward, because backward must not recompute them.
 
 **What reads an input that is written to.** Autograd refuses to keep what is written to: ``y = x * m.exp(); m.mul_(2)``
 would be an error that eager mode has not.

@@ -1,4 +1,4 @@
-"""``torch.cond``: each branch becomes a function of the module, the call of one of them a ``host.cond``."""
+"""Imports ``torch.cond``: each branch becomes a function of the module, the call a ``host.cond``."""
 
 from __future__ import annotations
 

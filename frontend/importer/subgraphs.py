@@ -1,4 +1,4 @@
-"""Graphs of higher-order operators become functions of the module: what branches and bodies of loops share."""
+"""Imports graphs of higher-order operators as functions of the module: shared by branches and bodies of loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The symbols of a traced graph: which there are, what is known of them, and where their values are read."""
+"""The symbols of a traced graph: ranges, facts, and where their values are read."""
 
 from __future__ import annotations
 

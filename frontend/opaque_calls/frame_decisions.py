@@ -1,4 +1,4 @@
-"""What is decided of a frame while it is compiled: where its graph is broken, which masks have lengths of their own.
+"""Decisions about a frame that is traced again: where its graph breaks, which masks have lengths of their own.
 
 A decision that is found late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
 again with it.

@@ -1,4 +1,4 @@
-"""Fake rules for operators that have none: what ``operator_samples`` learns by running them on made-up operands.
+"""Infers fake rules for operators that have none, from samples (``operator_samples``).
 
 The tracer asks here when it meets an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake
 rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which

@@ -1,4 +1,4 @@
-"""What an operator returns for made-up operands of several sizes, and the rule for its results that follows.
+"""Runs an operator on sample operands of several sizes, and derives a rule for its results.
 
 The operator itself is run, on tensors that nobody else has: with sizes that keep what is equal in the call at hand,
 each of them moved alone or with its equals, and with several kinds of data for the same sizes: a size that differs

@@ -1,4 +1,4 @@
-"""Which calls of a traced graph become one operator: those whose tracing asks for an unbacked size.
+"""Selects the calls of a traced graph that become opaque calls: those whose tracing guards on an unbacked size.
 
 While Dynamo traces, the result of such a call is made from what `Probe` finds, and the call is marked; before the graph
 is compiled, marked calls are replaced by ``symshape::opaque_call``. So are calls that only fail when AOTAutograd traces

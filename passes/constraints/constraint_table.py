@@ -1,4 +1,4 @@
-"""All constraints of a module as a table: those that passes removed, and those that are left."""
+"""The table of all constraints of a module: removed and remaining ones."""
 
 from __future__ import annotations
 

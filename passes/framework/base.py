@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass whose fields are its options.
+"""The base class of passes: a frozen dataclass whose fields are its options.
 
 A pass is written once and serves everywhere: ``symshape-opt --my-pass``,
 ``--pass-pipeline='builtin.module(my-pass{n=2})'`` and ``torch.compile(options={"passes": ["my-pass{n=2}"]})``.

@@ -1,4 +1,4 @@
-"""Writes a kernel function, in the one normal form of docs/kernels.md, from its plan."""
+"""Writes a kernel function in normal form (docs/kernels.md) from its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a function repeats a sequence of operations: the layers of a model, found in the traced graph.
+"""Finds repeated sequences of operations in a function: the layers of a model.
 
 A layer is a sequence of library calls that is there several times in a row, each time with the same attributes, types
 and layouts. Where one layer ends and the next begins is open: it is decided so that nothing is computed in two kernels

@@ -1,4 +1,4 @@
-"""drop-repeated-checks: an index that was in range once is not checked again."""
+"""drop-repeated-checks: an index that was checked against the same size before is not checked again."""
 
 from __future__ import annotations
 

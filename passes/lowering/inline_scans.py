@@ -1,4 +1,4 @@
-"""inline-scans: a scan whose function is pointwise is one operation, with the function as its body."""
+"""inline-scans: replaces a scan whose function is pointwise by one operation with that function as its body."""
 
 from __future__ import annotations
 

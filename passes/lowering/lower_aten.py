@@ -1,4 +1,4 @@
-"""lower-aten: library calls that have a rule become ``linalg.generic`` and ``symshape.view``."""
+"""lower-aten: replaces library calls that have a rule by ``linalg.generic`` and ``symshape.view``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that say one thing together: equal ones, bounds of one sum, remainders of one sum."""
+"""Merges conditions: equal ones, bounds of one sum, remainders of one sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrites expressions with what is known of their symbols: floordiv, and so mod, and max and min."""
+"""Simplifies expressions with known facts: floordiv, mod, max and min."""
 
 from __future__ import annotations
 

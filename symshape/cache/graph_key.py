@@ -1,4 +1,4 @@
-"""A graph and its shape environment as canonical text: graphs of equal texts compile to equivalent programs.
+"""The cache key: a graph and its shape environment as canonical text. Equal texts compile to equivalent programs.
 
 Everything that lowering reads is in it: operations, arguments, layouts and dtypes of values, constants' layouts,
 ranges and sources of symbols, guards, replacements, runtime assertions; what users' operators declare of themselves

@@ -1,4 +1,4 @@
-"""The callable that ``symshape.jit`` returns: many entries in one function, chosen by our own guard tree."""
+"""The callable that ``symshape.jit`` returns: many entries, chosen by a guard tree of our own."""
 
 from __future__ import annotations
 

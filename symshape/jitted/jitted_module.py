@@ -1,4 +1,4 @@
-"""Modules that ``symshape.jit`` returns, with the interface of modules that ``torch.compile`` returns."""
+"""The module that ``symshape.jit`` returns for a module, with the interface of ``torch.compile``'s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One entry of a jitted function: traced without Dynamo, compiled, with all that it needs of its inputs."""
+"""Traces and compiles one entry of a jitted function, without Dynamo."""
 
 from __future__ import annotations
 

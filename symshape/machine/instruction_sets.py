@@ -1,4 +1,4 @@
-"""Which instructions generated CPU code may use: all that the processor has, or those of a level.
+"""The instruction sets that generated CPU code may use.
 
 The levels are those of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI), which LLVM and GCC know by the same
 names. Code of a level runs on every processor that has it, whoever made it.

@@ -1,7 +1,9 @@
-"""Traces ``x.storage_offset()`` in a compiled frame. Dynamo breaks the graph there, or returns a number without a
-guard: an offset that was 0 or 1 at the first call is constant in the trace, and calls with other offsets would run the
-same code. Here a constant offset comes with guards on the offsets of all inputs that share the tensor's storage, so
-that there are at most three graphs: for 0, for 1, and for all other offsets, where it is a symbol.
+"""Traces ``x.storage_offset()`` in a compiled frame.
+
+Dynamo breaks the graph there, or returns a number without a guard: an offset that was 0 or 1 at the first call is
+constant in the trace, and calls with other offsets would run the same code. Here a constant offset comes with guards on
+the offsets of all inputs that share the tensor's storage, so that there are at most three graphs: for 0, for 1, and for
+all other offsets, where it is a symbol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, bits and bounds: eager's results also for integers, negative operands and NaN."""
+"""Rules of arithmetic, comparisons, bitwise operators and clamps, with eager mode's results for integers and NaN."""
 
 from __future__ import annotations
 

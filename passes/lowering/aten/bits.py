@@ -1,4 +1,4 @@
-"""Rules that take floating-point numbers apart: their bits are a sign, an exponent and a mantissa (IEEE 754)."""
+"""Rules that use the representation of floats: ``nextafter``, ``frexp``."""
 
 from __future__ import annotations
 

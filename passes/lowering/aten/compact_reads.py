@@ -1,4 +1,4 @@
-"""Rules of reads at the positions that a mask selects: gathers without a check, since the positions are in range."""
+"""Rules of gathers at the positions that a mask selects, which need no bounds check."""
 
 from __future__ import annotations
 

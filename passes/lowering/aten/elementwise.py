@@ -1,4 +1,4 @@
-"""How a pointwise op becomes a table line: a combinator fixes the types in which its scalar code works.
+"""Combinators that make rules of pointwise operators from scalar code, and fix the types it computes in.
 
 Scalar code is a function of the Body and one Scalar per operand, all of one compute type unless a rule says otherwise.
 """

@@ -1,4 +1,5 @@
-"""Ops that make tensors from numbers and positions. Sizes and dtype are the result's; layout is its bind's."""
+"""Rules of factories (``full``, ``arange``, ...). Sizes and dtype are those of the result, the layout that of its
+bind."""
 
 from __future__ import annotations
 

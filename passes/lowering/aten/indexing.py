@@ -1,4 +1,4 @@
-"""Rules of the ops that read at data-dependent indices: ``tensor.extract`` from the whole source, at checked indices.
+"""Rules of gathers (``index``, ``gather``, ``embedding``): ``tensor.extract`` from the source, at checked indices.
 
 The source is captured, not an operand of the loop: it must be in memory, the indices need not be.
 """

@@ -1,4 +1,4 @@
-"""Rules of integers' divisors."""
+"""Rules of ``gcd`` and of integer division that truncates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of operators on rows of unequal lengths: ``offsets`` says where each row begins and where the last one ends."""
+"""Rules of jagged rows (``offsets`` has the start of each row, and the end of the last)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of the ops that join, pad, repeat and reorder: views, and choices between them by position."""
+"""Rules of concatenation, padding, repetition, flips and rolls: views, and selects by position."""
 
 from __future__ import annotations
 

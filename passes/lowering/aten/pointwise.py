@@ -1,4 +1,4 @@
-"""Rules of pointwise ops that copy, cast or choose."""
+"""Rules of pointwise operators that copy, cast or select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of a degree that is data."""
+"""Rules of orthogonal polynomials, whose degree is data."""
 
 from __future__ import annotations
 

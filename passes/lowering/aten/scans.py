@@ -1,4 +1,4 @@
-"""Rules of scans: each point along a dim combines the points before it, in order, as eager mode does on CPUs.
+"""Rules of scans (``cumsum``, ``cummax``, ...): points are combined in order, as in eager mode on CPUs.
 
 Sums and products accumulate in eager mode's type: f64 for f32, f32 for half types, i64 for integers.
 """

@@ -1,4 +1,4 @@
-"""Rules of the ops that write at data-dependent indices.
+"""Rules of scatters: writes at data-dependent indices.
 
 With one index for each row that is a choice by position, which fuses with what is around it; all others become
 ``Builder.scatter``, a kernel of its own. In order of the indices, so that results do not depend on the threads.

@@ -1,4 +1,4 @@
-"""Special functions: fits on intervals, and the series and reflections that lead to them.
+"""Rules of special functions: polynomial fits on intervals, series and reflection formulas.
 
 Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions; the fits are our own (bench/fit_special.py).
 """

@@ -1,4 +1,4 @@
-"""Functions of one number, and the special functions of two."""
+"""Rules of functions of one number, and of special functions of two."""
 
 from __future__ import annotations
 
