@@ -7,6 +7,7 @@
 ``report``       the dataclasses of ``symshape.tools.report``
 ``patches``      the tables of ``frontend/patches/registry.py``
 ``operators``    which ATen operators have a lowering rule, are decomposed, or stay library calls
+``files``        the modules, with the first paragraph of each docstring
 
 With ``--check`` nothing is written, and the exit status is 1 if a page differs from its declarations.
 """
@@ -14,11 +15,13 @@ With ``--check`` nothing is written, and the exit status is 1 if a page differs 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import inspect
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,6 +274,35 @@ def _operators() -> Iterable[str]:
     yield from _table(("file of `passes/lowering/aten/`", "operators"), rows)
 
 
+def _files() -> Iterable[str]:
+    yield from _head("Files", "the first paragraph of each module's docstring")
+    yield "The modules by folder. [architecture.md](../architecture.md#the-tree) says when the code of a folder runs,"
+    yield "and [where to look](../architecture.md#where-to-look) for an idea or a question."
+    root = FOLDER.parents[1]
+    for folder in _folders(root):
+        files = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
+        if files:
+            yield f"\n## {folder.relative_to(root)}/\n"
+            yield _first_paragraph(folder / "__init__.py") + "\n"
+            rows = [(f"[{file.name}](../../{file.relative_to(root)})", _first_paragraph(file)) for file in files]
+            yield from _table(("file", "what is in it"), rows)
+
+
+def _folders(root: Path) -> Iterable[Path]:
+    """The folders of the package, in the order of ``pyproject.toml``."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    mapped = settings["package-dir"]
+    for package in settings["packages"]:
+        parts = package.split(".")
+        top = ".".join(parts[:2])
+        yield root.joinpath(mapped[top], *parts[2:]) if top in mapped else root.joinpath(*parts)
+
+
+def _first_paragraph(file: Path) -> str:
+    """The first paragraph of a module's docstring in one line, read without importing the module."""
+    return _inline(ast.get_docstring(ast.parse(file.read_text())) or "")
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
@@ -287,6 +319,7 @@ _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
     "report": _report,
     "patches": _patches,
     "operators": _operators,
+    "files": _files,
 }
 
 # --- text -------------------------------------------------------------------------------------------------------------
