@@ -44,7 +44,7 @@ from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
 from symshape.garbage import collected_later
-from symshape.graphs import FurtherGraph, further_graph, tell
+from symshape.graphs import FurtherGraph, further_graph, log_further_graph
 from symshape.live_line import compiling
 from symshape.machine.mlir_library import load_mlir
 from symshape.policy import SpecialisationPolicy
@@ -169,7 +169,7 @@ class FrameCompiler(FrameCallback):
 
     def _tell(self, code: CodeType, number: int, failed: Sequence[Failure]) -> None:
         graph = further_graph(code, number, failed)
-        tell(graph)
+        log_further_graph(graph)
         if self._tracing.further is not None:
             self._tracing.further.append(graph)
 

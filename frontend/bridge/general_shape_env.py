@@ -37,7 +37,7 @@ from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
 from symshape.frontend.bridge.shortcuts import is_shortcut
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
-from symshape.frontend.bridge.tracing_errors import asks_for_sizes
+from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
 
 # Modules that stand between who asks and the environment.
 _ASKING = (
@@ -150,7 +150,7 @@ class GeneralShapeEnv(ShapeEnv):
         """By strides as they would be if no size were 0 or 1: such a dim may have any stride, and is in no other's."""
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
             like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
-            others = imagined_strides(like, ex_size, ex_stride)
+            others = strides_of_larger_sizes(like, ex_size, ex_stride)
             self.elsewhere |= {size[d] for d, s in enumerate(others) if s == 1 != ex_stride[d]}
             ex_size, ex_stride = like, others
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
@@ -285,7 +285,12 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:
-        if not isinstance(env, GeneralShapeEnv) or not env.imagined[0] or env.only_at_hand or asks_for_sizes(error):
+        if (
+            not isinstance(env, GeneralShapeEnv)
+            or not env.imagined[0]
+            or env.only_at_hand
+            or is_data_dependent_error(error)
+        ):
             raise
         memory = getattr(env, ATTRIBUTE, None)
         if memory is not None:
@@ -413,7 +418,7 @@ def is_general(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and isinstance(size.node.shape_env, GeneralShapeEnv)
 
 
-def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+def strides_of_larger_sizes(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
     """The strides of a tensor if its sizes were those of ``like``, which differ where ``sizes`` are 0 or 1.
 
     Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.

@@ -9,7 +9,7 @@ import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
-class AskedShapeEnv:
+class QueriedShapeEnv:
     """A new environment with unbacked symbols, which are integers, and facts about them, as of ``torch._check``."""
 
     def __init__(self, count: int) -> None:

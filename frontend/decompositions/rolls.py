@@ -21,7 +21,7 @@ _torch: Any = torch  # these have no types
 
 
 @functools.cache
-def roll_of_maybe_nothing(rule: Rule) -> Rule:
+def roll_of_empty_dims(rule: Rule) -> Rule:
     """The decomposition of ``aten.roll``."""
 
     def decomposition(x: torch.Tensor, shifts: Ints, dims: Ints = ()) -> Any:

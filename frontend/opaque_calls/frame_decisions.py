@@ -109,7 +109,7 @@ def call_site(node: torch.fx.Node) -> CallSite:
 _SAID: set[CallSite] = set()
 
 
-def say_broken(name: str, line: str, reason: str, hint: str = "") -> None:
+def log_broken_frame(name: str, line: str, reason: str, hint: str = "") -> None:
     """Tells, once for each line, where a graph is broken. ``hint``: what to do about it."""
     if (name, line) not in _SAID:
         _SAID.add((name, line))
@@ -119,5 +119,5 @@ def say_broken(name: str, line: str, reason: str, hint: str = "") -> None:
 def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
     """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
     name, line = call_site(node)
-    say_broken(name, line, reason, hint)
+    log_broken_frame(name, line, reason, hint)
     unimplemented(f"{name} at {line}", reason, error, hint)

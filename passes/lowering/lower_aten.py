@@ -36,11 +36,11 @@ from symshape.passes.lowering.aten.views import ALIASING
 # The files of ``passes/lowering/aten/`` that have rules (``RULES``).
 TABLES = (
     "arithmetic",
-    "unary",
+    "math_functions",
     "activations",
     "special",
-    "bits",
-    "integers",
+    "float_representation",
+    "integer_division",
     "polynomials",
     "pointwise",
     "factories",

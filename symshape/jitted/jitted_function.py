@@ -29,7 +29,7 @@ from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
-from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
+from symshape.graphs import FurtherGraph, Reason, log_further_graph, origin_at, origin_text
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.nested_tensors import take_apart
@@ -346,7 +346,7 @@ class JitFunction:
         line = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.location
         in_order = tuple(sorted(rows, key=lambda row: row.graph))
         found = FurtherGraph(self.name, line, self._made + 1, in_order, "entry")
-        tell(found)
+        log_further_graph(found)
         return found
 
     def _make_room(self, newest: Entry) -> None:
@@ -379,7 +379,7 @@ def _reason(entry: Entry, kind: InputClass, values: Sequence[Any], names: Sequen
     readings = _readings(entry.guards.leaves, values)
     origins = {symbol: Origin.parse(symbol, source) for symbol, source in failing.sources}
     here = tuple((origin.name, str(readings[symbol])) for symbol, origin in origins.items() if symbol in readings)
-    return Reason(number, _spoken(failing), here, *spoken(origin_at(failing.location)))
+    return Reason(number, _spoken(failing), here, *origin_text(origin_at(failing.location)))
 
 
 def _is_leaf(value: Any) -> bool:

@@ -15,7 +15,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
-from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, leaves_with_gradient, mark_lasting
+from symshape.frontend.bridge.aot_autograd import leaves_with_gradient, mark_lasting, restrided_and_written
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
@@ -240,7 +240,7 @@ def _reject_constants(graph: torch.fx.GraphModule) -> None:
 
 def _reject_layouts() -> None:
     """CompileError for an argument that is changed in its layout and written to."""
-    if laid_out_anew_and_written():
+    if restrided_and_written():
         raise CompileError(
             "an argument is written to that gets other sizes or strides in place (`t_`, `unsqueeze_`)",
             next_step="change a view of it (`t`, `unsqueeze`), or use symshape.compile",

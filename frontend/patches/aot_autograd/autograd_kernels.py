@@ -23,7 +23,7 @@ from symshape.frontend.decompositions.data_dependent import gradient_kernels, lo
 from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.decompositions.padding import cloned_sizes, constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
-from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
+from symshape.frontend.decompositions.softmax import log_softmax_of_empty_dims, softmax_of_empty_dims
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Exists, Says, Takes
 
@@ -176,7 +176,7 @@ def sizes_of_softmax(changes: Changes) -> None:
     """Traces sizes of ``softmax`` without asking whether there are elements."""
     trace_sizes_by(
         changes,
-        {aten._softmax.default: softmax_of_maybe_nothing, aten._log_softmax.default: log_softmax_of_maybe_nothing},
+        {aten._softmax.default: softmax_of_empty_dims, aten._log_softmax.default: log_softmax_of_empty_dims},
     )
 
 

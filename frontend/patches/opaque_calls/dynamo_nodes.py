@@ -16,7 +16,7 @@ from torch._dynamo.variables.base import AsPythonConstantNotImplementedError, Va
 from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from symshape.frontend.bridge.dynamo import unimplemented
-from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
+from symshape.frontend.bridge.tracing_errors import data_dependent_condition, is_data_dependent_error
 from symshape.frontend.opaque_calls.selection import node_runner
 from symshape.frontend.patches.patch import Changes, may_run_operators
 
@@ -57,10 +57,10 @@ def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
         except Unsupported:
             raise
         except Exception as error:
-            if not asks_for_sizes(error) and not _wants_a_constant(error):
+            if not is_data_dependent_error(error) and not _wants_a_constant(error):
                 raise
             called = fn if isinstance(fn, VariableTracker) else self
-            unimplemented(str(called), what_was_asked(error), error)
+            unimplemented(str(called), data_dependent_condition(error), error)
 
     return call_function
 

@@ -30,7 +30,7 @@ from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.fake_tensors import is_fake, storage_of
 from symshape.frontend.bridge.running_operators import observed_operators
 from symshape.frontend.bridge.source_lines import traced_line_now
-from symshape.frontend.opaque_calls.frame_decisions import say_broken
+from symshape.frontend.opaque_calls.frame_decisions import log_broken_frame
 from symshape.frontend.patches.patch import Changes
 
 
@@ -115,7 +115,7 @@ def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 def _break(what: str, reason: str, hint: str = "") -> NoReturn:
     """Breaks the graph. In a loop, Dynamo then runs the whole function in eager mode."""
-    say_broken(what, traced_line_now(), reason, hint)
+    log_broken_frame(what, traced_line_now(), reason, hint)
     unimplemented(what, reason, None, hint)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.indexing import placed
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
 from symshape.prover.numbers.expr import Expr, product
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from torch_mlir import ir
 
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Result, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import product
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor, Unsupported, highest, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.prover.numbers.expr import Expr
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.indexing import of_another_rank, require_indices, without_dims
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr, product
 

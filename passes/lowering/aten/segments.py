@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor, Unsupported, highest, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.jagged import MESSAGE
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type, is_float
 from symshape.prover.numbers.expr import Expr
 

@@ -20,10 +20,11 @@ Rule = Callable[..., Any]
 def apply(
     b: Builder, operands: Sequence[Any], dtypes: Sequence[str], code: Code, unrounded: Collection[int] = ()
 ) -> Tensor:
-    """One value per point of the result. Operands (tensors, numbers, None) reach ``code`` as scalars of ``dtypes``.
+    """One value per point of the result. Operands (tensors, numbers, None) are passed to ``code`` as scalars of
+    ``dtypes``.
 
-    Operands meet in the result's type: where that is a half type, tensors of others (those without dims, integers) are
-    rounded to it. ``unrounded``: positions of those that are not.
+    If the result has a half type, tensors of other types (zero-dim ones, integers) are rounded to it first.
+    ``unrounded``: positions of operands that are not.
     """
     result = b.results[0]
     meets = [
@@ -64,8 +65,8 @@ def to_result(code: Code, arity: int = 0) -> Rule:
 
 
 def scaled(code: Code) -> Rule:
-    """As ``to_result`` of two operands, of which eager mode does not round the second one where it has no dims: it is a
-    factor or divisor in the compute type. On a GPU it does so of one on the CPU alone."""
+    """As ``to_result`` of two operands. Like eager mode it does not round a zero-dim second operand, which is a factor
+    or divisor in the compute type. On a GPU that is so only if it is on the CPU."""
 
     def rule(b: Builder, x: Any, y: Any) -> Tensor:
         dtype = compute_type(b.results[0].dtype)
@@ -76,12 +77,12 @@ def scaled(code: Code) -> Rule:
 
 
 def is_factor(b: Builder, y: Tensor) -> bool:
-    """Whether eager mode takes a tensor for a number, which it does not round."""
+    """Whether eager mode treats a zero-dim tensor as a Python number, which it does not round."""
     return y.rank == 0 and (b.target == "cpu" or y.value in b.sizes.foreign)
 
 
 def promoted(code: Code) -> Rule:
-    """Operands meet in their promoted dtype, to which numbers are rounded: a bf16 can equal 0.1."""
+    """Computes in the promoted dtype of the operands, to which Python numbers are rounded: a bf16 can equal 0.1."""
 
     def rule(b: Builder, *operands: Any) -> Tensor:
         dtype = promote(operands)
@@ -101,24 +102,24 @@ def compare(kind: str) -> Rule:
     return promoted(lambda m, x, y: m.compare(kind, x, y))
 
 
-def of_truth(code: Code) -> Rule:
-    """A logical op: every operand is asked whether it is nonzero, in the type in which they meet if that is a half."""
+def logical(code: Code) -> Rule:
+    """A logical op: operands are compared with zero, in their promoted type if that is a half type."""
 
     def rule(b: Builder, *operands: Any) -> Tensor:
         dtype = promote(operands)
 
-        def asked(m: Body, *scalars: Scalar) -> Scalar:
+        def of_bools(m: Body, *scalars: Scalar) -> Scalar:
             return code(m, *(m.cast(scalar, "i1") for scalar in scalars))
 
         if compute_type(dtype) == dtype:
             return apply(b, operands, ["i1"] * len(operands), code)
-        return promoted(asked)(b, *operands)
+        return promoted(of_bools)(b, *operands)
 
     return rule
 
 
 def predicate(code: Code, on_integers: bool | None = None) -> Rule:
-    """A question about one number, in its own type; of an integer the answer is ``on_integers`` where that is given."""
+    """A predicate of one number, in its own type. Its value for integers is ``on_integers``, if given."""
 
     def rule(b: Builder, x: Tensor) -> Tensor:
         dtype = compute_type(x.dtype)
@@ -139,5 +140,5 @@ def body_op(name: str) -> Code:
 
 
 def on_floats(code: Code) -> Code:
-    """Integers are left as they are (rounding functions)."""
+    """Rounding functions: integers are returned unchanged."""
     return lambda m, x: code(m, x) if is_float(x.dtype) else x

@@ -6,7 +6,7 @@ from typing import Any
 
 from symshape.passes.lowering.aten.arithmetic import BITS, UNSIGNED, absolute
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule, apply, body_op, to_result
+from symshape.passes.lowering.aten.rule_combinators import Rule, apply, body_op, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.passes.lowering.aten.elementwise import Rule, math_op, on_floats, predicate, to_result
+from symshape.passes.lowering.aten.rule_combinators import Rule, math_op, on_floats, predicate, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
 
 INFINITY = math.inf

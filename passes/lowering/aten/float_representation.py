@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import apply
+from symshape.passes.lowering.aten.rule_combinators import apply
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
 
 # compute type: (integer of its width, bits of the mantissa, exponent of 1 as it is stored)

@@ -16,7 +16,7 @@ from torch._dynamo import external_utils
 from torch.nn.parameter import is_lazy
 
 
-def give_own_code(fn: Any, compiled: Any) -> None:
+def give_code_object(fn: Any, compiled: Any) -> None:
     """``compiled`` is what Dynamo has made of ``fn``, a function or a module: its frame around ``fn`` gets other
     code."""
     around = getattr(compiled, "forward", compiled) if isinstance(compiled, torch.nn.Module) else compiled
