@@ -22,6 +22,7 @@ from symshape.errors import OffsetsError, SymshapeError, with_text
 from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.attention import tiled_attention
+from symshape.runtime.cpu.convolutions import convolution as packed_convolution
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.number_functions import bit_length, has_integer_value
@@ -192,6 +193,7 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "symshape.draw_from_state": draw_from_state,
     "symshape.has_integer_value": has_integer_value,
     "symshape.mask_positions.default": mask_positions,
+    "symshape.packed_convolution.default": packed_convolution,
     "symshape.scatter.default": scatter,
     "symshape.select_at.default": select_at,
     "symshape.unravel_positions.default": unravel_positions,

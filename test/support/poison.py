@@ -13,6 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import symshape.runtime.cpu.attention
+import symshape.runtime.cpu.convolutions
 import symshape.runtime.program
 
 _PAGE = mmap.PAGESIZE
@@ -69,5 +70,6 @@ def _poisoned(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(0, dtype=dtype).set_(at_a_guard_page(size).untyped_storage(), 0, sizes, strides)
 
 
-for _module in (symshape.runtime.program, symshape.runtime.cpu.attention):
+_runtime = symshape.runtime
+for _module in (_runtime.program, _runtime.cpu.attention, _runtime.cpu.convolutions):
     _module.empty_strided_cpu = _poisoned

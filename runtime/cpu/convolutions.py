@@ -1,0 +1,292 @@
+"""``symshape::packed_convolution``: 2-D convolutions of float32 on CPUs, by code of our own that serves every size.
+
+Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of the images. Images and results
+are dense with channels last. What follows a convolution in most networks is part of it: a bias, another tensor of the
+result's shape that is added, and bounds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import torch
+
+from symshape.machine import instruction_sets
+from symshape.runtime.cpu.convolution_code import WORDS, Shape, object_of, shape_of
+from symshape.runtime.cpu.load_objects import Library
+from symshape.runtime.torch_c import empty_strided_cpu
+
+_CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
+_WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while tiles are computed one by one
+_INPUTS: Final = 1 << 16  # elements of the inputs of tiles that are computed together, where there are more weights
+_SET: Final = 1 << 10  # elements from one line of a set of L1 to the next
+_GRAIN: Final = 1 << 19  # multiplications that are worth a thread
+_LEAST_GROUP: Final = 8  # channels
+
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
+_LIBRARY.define("pack_convolution_weight(Tensor weight, SymInt groups) -> Tensor")
+_LIBRARY.define(
+    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? other, SymInt channels, SymInt[] kernel, "
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, float low, float high) -> Tensor"
+)
+
+
+def supports(weight_shape: Sequence[int], groups: int) -> bool:
+    """Whether there is code for a weight (output channels, input channels of a group, height, width): dense, depthwise
+    with as many output as input channels, or groups of at least 8 channels."""
+    if len(weight_shape) != 4 or 0 in weight_shape or weight_shape[0] % groups:
+        return False
+    outputs, inputs = weight_shape[0] // groups, weight_shape[1]
+    return groups == 1 or (outputs == inputs == 1) or min(outputs, inputs) >= _LEAST_GROUP
+
+
+def pack_weight(weight: torch.Tensor, groups: int, level: str | None = None) -> torch.Tensor:
+    """The weights in the order in which the code reads them: for each part of the sums, for each block of output
+    channels that a tile has, those of an input side by side, zeros where there are no more channels."""
+    if not supports(weight.shape, groups) or weight.dtype != torch.float32:
+        raise ValueError(f"no code for a convolution of {list(weight.shape)}, {weight.dtype}, in {groups} groups")
+    shape = shape_of(level or _level())
+    channels, inputs, height, width = weight.shape
+    if inputs == 1 and groups == channels > 1:
+        taps = weight.reshape(channels, height * width).t()
+        return torch.nn.functional.pad(taps, (0, -channels % shape.lanes)).reshape(-1).contiguous()
+    outputs, length = channels // groups, height * width * inputs
+    rows = weight.reshape(groups, outputs, inputs, height, width).permute(0, 3, 4, 2, 1)
+    rows = torch.nn.functional.pad(rows.reshape(groups, length, outputs), (0, -outputs % shape.lanes))
+    parts = torch.split(rows, _chunk(length), 1)
+    blocks = [block for part in parts for block in torch.split(part, shape.width, 2)]
+    return torch.cat([block.reshape(groups, -1) for block in blocks], 1).reshape(-1)
+
+
+def convolution(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    bias: torch.Tensor | None,
+    other: torch.Tensor | None,
+    channels: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    low: float,
+    high: float,
+    level: str | None = None,
+) -> torch.Tensor:
+    """``clamp(convolution(x, weight) + bias + other, low, high)``, dense with channels last; NaN stays. ``channels``:
+    of the result. RuntimeError, as PyTorch's, where the image is smaller than the filter; ValueError for tensors that
+    are not of float32 or not of these sizes."""
+    level = level or _level()
+    plan = _plan(x.shape, channels, *kernel, *stride, *padding, *dilation, groups, low, high, level)
+    strides = plan.in_strides
+    if x.stride() != strides and not _is_dense(x, strides):
+        x = _copied(x, strides)
+    if other is not None:
+        if other.shape != plan.shape:
+            raise ValueError(f"a tensor of {list(other.shape)} is added to one of {list(plan.shape)}")
+        if other.stride() != plan.strides and not _is_dense(other, plan.strides):
+            other = _copied(other, plan.strides)
+    if not (
+        x.dtype == packed.dtype == torch.float32
+        and packed.numel() == plan.weights
+        and packed.is_contiguous()
+        and (bias is None or (bias.dtype == torch.float32 and bias.shape == (channels,)))
+        and (other is None or other.dtype == torch.float32)
+    ):
+        raise ValueError("a packed convolution of other types or sizes than the weights were packed for")
+    result = empty_strided_cpu(plan.shape, plan.strides, torch.float32)
+    if plan.is_empty:
+        return result
+    if bias is not None and bias.stride(0) != 1:
+        bias = bias.contiguous()
+    _function(level, plan.entry)(
+        x.data_ptr(),
+        packed.data_ptr(),
+        0 if bias is None else bias.data_ptr(),
+        0 if other is None else other.data_ptr(),
+        result.data_ptr(),
+        *plan.words,
+    )
+    return result
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All about a convolution that its sizes say. ``weights``: elements that are packed; ``words``: see `WORDS`."""
+
+    entry: str
+    in_strides: tuple[int, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    weights: int
+    is_empty: bool
+    words: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    shape: torch.Size,
+    channels: int,
+    kernel_height: int,
+    kernel_width: int,
+    stride_height: int,
+    stride_width: int,
+    padding_height: int,
+    padding_width: int,
+    dilation_height: int,
+    dilation_width: int,
+    groups: int,
+    low: float,
+    high: float,
+    level: str,
+) -> _Plan:
+    batch, inputs, height, width = shape
+    kernel, stride = (kernel_height, kernel_width), (stride_height, stride_width)
+    padding, dilation = (padding_height, padding_width), (dilation_height, dilation_width)
+    is_valid = min(*stride, *dilation) > 0 and min(padding) >= 0 and inputs % groups == 0
+    out_height, out_width = _sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
+    if min(out_height, out_width) < 1:
+        weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
+        torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
+        raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
+    values = {
+        "clamp": struct.unpack("=q", struct.pack("=Q", _bits(low) | _bits(high) << 32))[0],
+        **{"height": height, "width": width, "channels": inputs},
+        **{"out_height": out_height, "out_width": out_width, "out_channels": channels},
+        **{"kernel_height": kernel_height, "kernel_width": kernel_width},
+        **{"stride_height": stride_height, "stride_width": stride_width},
+        **{"padding_height": padding_height, "padding_width": padding_width},
+        **{"dilation_height": dilation_height, "dilation_width": dilation_width},
+    }
+    pixels, code = batch * out_height * out_width, shape_of(level)
+    is_depthwise = groups == inputs == channels > 1
+    if is_depthwise:
+        values |= _depthwise_words(batch * out_height, values)
+        weights = kernel_height * kernel_width * _round_up(channels, code.lanes)
+    else:
+        values |= _dense_words(pixels, groups, values, code)
+        weights = groups * values["length"] * _round_up(channels // groups, code.lanes)
+    return _Plan(
+        "depthwise" if is_depthwise else "dense",
+        (height * width * inputs, 1, width * inputs, inputs),
+        (batch, channels, out_height, out_width),
+        (out_height * out_width * channels, 1, out_width * channels, channels),
+        weights,
+        pixels == 0,
+        tuple(values.get(name, 0) for name in WORDS[5:]),
+    )
+
+
+def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) -> dict[str, int]:
+    """How the work is cut: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths."""
+    inputs, outputs = values["channels"] // groups, values["out_channels"] // groups
+    height, width = values["kernel_height"], values["kernel_width"]
+    length = height * width * inputs
+    chunk = _chunk(length)
+    row = _round_up(min(chunk, length), 16) + 16
+    row += row // 16 % 2 * 16 ^ 16  # an odd number of cache lines: rows are in different sets
+    tiles = max(-(-pixels // code.pixels), 1)
+    together = 1 if length * outputs <= _WEIGHTS else max(_INPUTS // (code.pixels * row), 1)
+    is_run = groups == 1 and values["dilation_width"] == 1  # a row of the filter is a piece of memory
+    shifts = (height, width, values["stride_height"], values["stride_width"])
+    unpadded = values["padding_height"] == values["padding_width"] == 0
+    conflicts = values["channels"] % _SET == 0  # all pixels of a tile in one set of L1
+    blocks = -(-outputs // code.width)
+    together = min(together, tiles)
+    return {
+        **{"group_inputs": inputs, "group_outputs": outputs},
+        **{"direct": int(shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
+        **{"tiles": tiles, "together": together, "tile_pixels": pixels // tiles, "larger_tiles": pixels % tiles},
+        **{"length": length, "chunk": chunk},
+        **{"piece_taps": width if is_run else 1, "row_pieces": 1 if is_run else width},
+        "units": groups * -(-tiles // together) * blocks,
+        "parts": pixels * length * outputs * groups // _GRAIN,
+    }
+
+
+def _chunk(length: int) -> int:
+    """How much of a sum is computed at a time: parts are nearly equal."""
+    return _round_up(-(-length // -(-length // _CHUNK)), 16)
+
+
+def _depthwise_words(rows: int, values: dict[str, int]) -> dict[str, int]:
+    width, out_width, step = values["width"], values["out_width"], values["stride_width"]
+    first = -(-values["padding_width"] // step)
+    last = width + values["padding_width"] - 1 - (values["kernel_width"] - 1) * values["dilation_width"]
+    taps = values["kernel_height"] * values["kernel_width"]
+    return {
+        **{"inner_first": first, "inner_end": min(out_width, last // step + 1)},
+        # Memory is most of the work.
+        **{"units": rows, "parts": rows * out_width * values["channels"] * (taps + 8) // _GRAIN},
+    }
+
+
+def _sizes(
+    shape: Sequence[Any], kernel: Sequence[Any], stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any]
+) -> tuple[Any, Any]:
+    """The height and width of the result."""
+    found = [
+        (size + 2 * around - apart * (taps - 1) - 1) // step + 1
+        for size, taps, step, around, apart in zip(shape[2:], kernel, stride, padding, dilation, strict=True)
+    ]
+    return found[0], found[1]
+
+
+def _round_up(number: int, to: int) -> int:
+    return -(-number // to) * to
+
+
+def _bits(real: float) -> int:
+    bits: int = struct.unpack("=I", struct.pack("=f", real))[0]
+    return bits
+
+
+def _is_dense(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
+    """Whether these are its strides; those of dims of size 1 say nothing."""
+    return all(size == 1 or has == wanted for size, has, wanted in zip(x.shape, x.stride(), strides))
+
+
+def _copied(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    return empty_strided_cpu(tuple(x.shape), strides, x.dtype).copy_(x)
+
+
+@cache
+def _level() -> str:
+    """Weights that were packed for a level are read by its code: it is one in a process."""
+    return instruction_sets.from_environment()
+
+
+@cache
+def _function(level: str, entry: str) -> Callable[..., None]:
+    return _loaded(level).function(entry, len(WORDS))
+
+
+@cache
+def _loaded(level: str) -> Library:
+    return Library(object_of(level))
+
+
+def _fake_pack(weight: torch.Tensor, groups: Any) -> torch.Tensor:
+    lanes = shape_of(_level()).lanes
+    channels, inputs, height, width = weight.shape
+    padded = (channels // groups + lanes - 1) // lanes * lanes * groups
+    if inputs == 1 and groups == channels:
+        padded = (channels + lanes - 1) // lanes * lanes
+    return weight.new_empty(padded * inputs * height * width)
+
+
+def _fake(x: torch.Tensor, packed: torch.Tensor, bias: Any, other: Any, channels: Any, *sizes: Any) -> torch.Tensor:
+    height, width = _sizes(x.shape, *sizes[:4])
+    strides = (height * width * channels, 1, width * channels, channels)
+    return x.new_empty_strided((x.shape[0], channels, height, width), strides)
+
+
+_LIBRARY.impl("pack_convolution_weight", pack_weight, "CPU")
+_LIBRARY.impl("packed_convolution", convolution, "CPU")
+torch.library.register_fake("symshape::pack_convolution_weight", _fake_pack, lib=_LIBRARY)
+torch.library.register_fake("symshape::packed_convolution", _fake, lib=_LIBRARY)
