@@ -86,7 +86,7 @@ def split(text: str) -> list[str]:
 
 
 def read_attributes(text: str) -> dict[str, str]:
-    """What stands in the braces: by name, the text of each."""
+    """The attributes in braces, as texts by name."""
     attributes = {}
     for part in split(text):
         match = _KEY.match(part)

@@ -60,7 +60,7 @@ def from_bits(bits: ir.Value) -> ir.Value:
 
 
 def real_of(bits: ir.Value) -> ir.Value:
-    """What ``to_bits`` was given."""
+    """The inverse of ``to_bits``."""
     return bits.owner.operands[0].owner.operands[0]
 
 

@@ -213,7 +213,7 @@ class FrameCompiler(FrameCallback):
         return traced
 
     def _limits(self, code: CodeType) -> tuple[Change, ...]:
-        """What was compiled apart of a function stays beside the rest of its code, and does not count for that."""
+        """Entries compiled in a region of their own stay beside the function's others, and do not count as them."""
         if self._tracing.more == "unlimited":
             kept = kept_for(code)
             kept[_APART] = kept.get(_APART, 0) + 1

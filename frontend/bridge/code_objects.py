@@ -39,7 +39,7 @@ def _copied(_name: tuple[str, ...]) -> CodeType:
 
 
 def _named(fn: Any) -> tuple[str, ...]:
-    """What is compiled under one code: a function by its name, a module by its layers."""
+    """The key of a code object: a function's name, or a module's layers."""
     if isinstance(fn, torch.nn.Module):
         return tuple(map(_layer, fn.modules()))
     while isinstance(fn, functools.partial):

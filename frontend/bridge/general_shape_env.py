@@ -173,7 +173,7 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def origins(self) -> dict[str, Origin]:
-        """Who asked, by the location that a guard's text shows."""
+        """The origins of guards, by the location in a guard's text."""
         return {str(sloc): origin for sloc, origin in self._asked.values()}
 
     def _update_var_to_range(self, symbol: Any, *args: Any, **kwargs: Any) -> None:
@@ -212,7 +212,7 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
-        """What a condition is if sizes that are 0 or 1 were others."""
+        """The value of a condition if sizes that are 0 or 1 were larger."""
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
@@ -220,7 +220,7 @@ class GeneralShapeEnv(ShapeEnv):
             yield _at(condition, _much_larger(values))
 
     def _if_much_larger(self, condition: Any) -> bool | None:
-        """What a condition of a shortcut would be; None where it is no question about 0 and 1."""
+        """The value of a shortcut's condition for larger sizes; None if it does not compare with 0 or 1."""
         if not self.is_backed(condition):
             return None
         if (larger := if_larger(condition)) is not None or not _is_about_few(condition):

@@ -17,7 +17,7 @@ from symshape.frontend.bridge.source_lines import user_line_now
 
 
 class TracedTensors:
-    """What a traced function has been given or has computed, with the line of the user's that did."""
+    """The tensors that a traced function has received or computed, with the user's line."""
 
     def __init__(self) -> None:
         self._made: list[tuple[weakref.ref[torch.Tensor], str]] = []

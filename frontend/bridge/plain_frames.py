@@ -55,7 +55,7 @@ def frame_being_compiled() -> PlainFrame | None:
 
 
 def _given(backend: Any) -> Any:
-    """What the user has given as backend: without Dynamo's wrappers, and those of ``torch.compile``."""
+    """The user's backend, without the wrappers of Dynamo and ``torch.compile``."""
     found: Any = innermost_backend(backend)
     if isinstance(found, torch._TorchCompileWrapper):
         found = found.compiler_fn

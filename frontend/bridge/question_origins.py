@@ -31,7 +31,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """What stands there; "" if it cannot be read."""
+        """The source text of the line; "" if it cannot be read."""
         return linecache.getline(self.file, self.number).strip()
 
     @property

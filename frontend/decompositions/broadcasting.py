@@ -331,7 +331,7 @@ def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> An
 
 
 def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """What is written to has the size of the result."""
+    """An operand that is written to has the size of the result."""
     tensors = [y for y in pytree.tree_leaves((x, args, kwargs)) if isinstance(y, torch.Tensor)]
     if not any(y.requires_grad for y in tensors) or not _is_open([y.shape for y in tensors]):
         return usual(x, *args, **kwargs)

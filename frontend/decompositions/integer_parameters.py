@@ -41,7 +41,7 @@ def linspace(
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """What is computed with: half types have no numbers for all places."""
+    """The type to compute in: half types cannot represent all positions."""
     return torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else torch.float64
 
 

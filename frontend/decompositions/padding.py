@@ -27,7 +27,7 @@ Size = Any  # int | torch.SymInt
 
 
 def constant_pad(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
-    """What is left of the tensor, cloned, where nothing is added; else the operator stays."""
+    """Without positive padding a clone of the part that is left; else the operator stays."""
     return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
 
 

@@ -66,7 +66,7 @@ def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
 
 
 def elements_of(key: Any) -> tuple[Any, ...]:
-    """What there is for each dim, and more."""
+    """The elements of an index: a key that is no tuple is one."""
     return key if isinstance(key, tuple) else (key,)
 
 
@@ -140,7 +140,7 @@ def _indices(x: torch.Tensor, elements: tuple[Any, ...]) -> list[torch.Tensor | 
 
 
 def _spread(value: Any, like: torch.Tensor, rank: int) -> torch.Tensor:
-    """What is written, with at most ``rank`` dims: assignment drops leading ones."""
+    """The value to write, with at most ``rank`` dims: assignment drops leading ones."""
     if not isinstance(value, torch.Tensor):
         return torch.full((), value, dtype=like.dtype, device=like.device)
     for _ in range(value.dim() - rank):

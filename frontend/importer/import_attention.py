@@ -59,7 +59,7 @@ class _Attention:
 
     @property
     def captures(self) -> list[Any]:
-        """What a tile needs besides itself: nodes, each once; numbers are part of the trace."""
+        """The captured values of a tile's function: nodes, each once; numbers are part of the trace."""
         both = (*self.score_captures, *self.mask_captures)
         return list(dict.fromkeys(one for one in both if isinstance(one, torch.fx.Node)))
 

@@ -129,7 +129,7 @@ class TensorRule:
 
 @dataclass(frozen=True)
 class ResultRule:
-    """What an operator returns: for each leaf a TensorRule, the type of a number, or None."""
+    """The results of an operator: for each leaf a TensorRule, the type of a number, or None."""
 
     leaves: tuple[Any, ...]
     spec: Any

@@ -67,7 +67,7 @@ def record(context: PassContext, op: Any, condition: Condition, status: str) -> 
 
 
 def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
-    """Those that are left, in order, then those that the passes of ``context`` removed."""
+    """The remaining constraints, in order, then those that the passes of ``context`` removed."""
     entries: list[Entry] = []
     with module.context:
         for block in main_blocks(module):

@@ -382,7 +382,7 @@ class _Reader:
         return self.counts[value]
 
     def _needed(self, first: int, period: int, shared: Set[int]) -> list[int]:
-        """Those of ``shared`` that a layer needs, with their binds, in order."""
+        """The operations of ``shared`` that a layer needs, with their binds, in order."""
         found: set[int] = set()
         waiting = [value for item in self.items[first : first + period] for value in item.operands]
         while waiting:
@@ -434,7 +434,7 @@ def _item_size(value: ir.Value) -> int:
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
-    """Those of an operation, and of all in its regions."""
+    """The operands of an operation, and of all in its regions."""
     found = list(op.operands)
     for region in op.regions:
         for block in region.blocks:

@@ -57,7 +57,7 @@ def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = la
 
 
 def _form(condition: Condition) -> Any:
-    """What conditions have in common of which one says all."""
+    """The key of conditions that one condition can replace."""
     if condition.kind == "ge":
         return "ge", condition.expr - condition.expr.constant
     remainder = remainder_of(condition)

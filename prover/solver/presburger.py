@@ -65,11 +65,11 @@ class Limits:
     reason_sets: int = 128
 
     def question(self) -> Budget:
-        """What one question may cost."""
+        """The budget of one query."""
         return Budget(self.operations, self.sets)
 
     def reasons(self) -> Budget:
-        """What finding a small set of reasons may cost."""
+        """The budget of finding a small set of reasons."""
         return Budget(self.reason_operations, self.reason_sets)
 
 

@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """What a symbol equals, in free symbols, and the numbers of the facts that say so."""
+    """The expression that a symbol equals, in free symbols, and the numbers of the facts that imply it."""
 
     value: Expr
     used: Numbers

@@ -21,7 +21,7 @@ import torch.utils._pytree as pytree
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """What a call's text calls: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
+    """The callee of a call's text: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
     where, _, what = name.partition(" ")
     if where == "method":
         return lambda x, *args, **kwargs: getattr(x, what)(*args, **kwargs)

@@ -99,7 +99,7 @@ class _Writer:
         return self.tensor(found)
 
     def target(self, target: Any) -> str:
-        """What is called: its name, and of a user's operator all that a compile asks it for."""
+        """The key of a call's target: its name, and of a user's operator all properties that a compile reads."""
         text = self.targets.get(target)
         if text is None:
             text = target_name(target)

@@ -86,7 +86,7 @@ class Traced:
 
 
 class _Function(torch.nn.Module):
-    """What AOTAutograd traces: flat dynamic inputs in, flat tensors and sizes out. The rest of both is kept aside."""
+    """The function that AOTAutograd traces: flat dynamic inputs to flat tensors and sizes. The rest is kept aside."""
 
     def __init__(
         self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int], again: Mapping[int, int]

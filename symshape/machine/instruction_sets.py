@@ -24,7 +24,7 @@ CPUS: Final = (NATIVE, *LEVELS)
 
 
 def from_environment() -> str:
-    """What ``SYMSHAPE_CPU`` says, unchecked; "native" where it is not set."""
+    """The value of ``SYMSHAPE_CPU``, unchecked; "native" if it is not set."""
     return knobs.CPU.read()
 
 
@@ -61,7 +61,7 @@ def held() -> tuple[str, ...]:
 
 
 def host_features() -> set[str]:
-    """What this processor has, by LLVM's names."""
+    """The features of this processor, by LLVM's names."""
     import llvmlite.binding as llvm
 
     return {name for name, has in llvm.get_host_cpu_features().items() if has}
