@@ -117,7 +117,7 @@ def _may_be_this_ranks_alone(error: BaseException) -> bool:
 
 
 class FrameCompiler(FrameCallback):
-    """Compiles a frame with the changes of PyTorch in force, as often as a decision about it is missing."""
+    """Compiles a frame with the patches in force; repeats that whenever a decision about the frame is missing."""
 
     def __init__(self, usual: Any, tracing: Tracing) -> None:
         super().__init__(usual)
@@ -199,7 +199,7 @@ class FrameCompiler(FrameCallback):
     def _traced_by_usual_rules(
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
     ) -> Any:
-        """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
+        """If a patch fails, traces the frame with PyTorch's own rules instead, with one warning."""
         load_mlir()
         from symshape.fallbacks import say
         from symshape.tools.report import Fallback
