@@ -18,7 +18,7 @@ from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
-from symshape.frontend.bridge.size_memory import remember
+from symshape.frontend.bridge.size_cache import start_caching
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.data_assignments import has_assignments, parts_between_assignments, run_parts
@@ -125,7 +125,7 @@ def _compiled_dynamo_graph(
     callbacks = graphs.callbacks()
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
-    remember(traced_env_of(gm))
+    start_caching(traced_env_of(gm))
     _rewrite_before_tracing(gm, graphs.timings)
     restore_layouts = take_layouts_out(gm)
     rebuild_nested = take_results_apart(gm)

@@ -36,7 +36,7 @@ from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
 from symshape.frontend.bridge.shortcuts import is_shortcut
-from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
+from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
 from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
 
 # Modules that stand between who asks and the environment.
@@ -89,7 +89,7 @@ class GeneralShapeEnv(ShapeEnv):
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
-        remember(self)
+        start_caching(self)
         if (made := _MADE.get()) is not None:
             made.append(self)
 
@@ -292,11 +292,11 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
             or is_data_dependent_error(error)
         ):
             raise
-        memory = getattr(env, ATTRIBUTE, None)
-        if memory is not None:
-            memory.decisions.clear()
-            memory.general.clear()
-            memory.layouts.clear()
+        cache = getattr(env, ATTRIBUTE, None)
+        if cache is not None:
+            cache.decisions.clear()
+            cache.general.clear()
+            cache.layouts.clear()
         env.only_at_hand = True
         try:
             return run()

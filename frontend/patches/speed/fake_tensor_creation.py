@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge.size_memory import Memory, memory_of, memory_of_sizes
+from symshape.frontend.bridge.size_cache import SizeCache, cache_of, cache_of_sizes
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten
@@ -49,9 +49,9 @@ def _untried(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_remembered(x: torch.Tensor) -> bool:
-    """Whether a tensor has symbolic sizes of an environment with a memory, all of them backed. With unbacked ones,
+    """Whether a tensor has symbolic sizes of an environment with a cache, all of them backed. With unbacked ones,
     creating a tensor may fail."""
-    if memory_of_sizes(x.shape) is None or x.layout != torch.strided:
+    if cache_of_sizes(x.shape) is None or x.layout != torch.strided:
         return False
     numbers = (*x.shape, *x.stride(), x.storage_offset())
     return all(type(number) is int or number.node._hint is not None for number in numbers)
@@ -80,7 +80,7 @@ def _views_made_once(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def _get_output_tensor_from_cache_entry(self: Any, state: Any, entry: Any, key: Any, func: Any, args: Any) -> Any:
         env, metadata = state.shape_env, entry.metadata
-        if metadata is None or entry.view_idx is None or memory_of(env) is None or self.shape_env is not env:
+        if metadata is None or entry.view_idx is None or cache_of(env) is None or self.shape_env is not env:
             return usual(self, state, entry, key, func, args)
         base = args[entry.view_idx]
         sizes, strides = (_numbers(values, key, env) for values in (metadata.shape, metadata.stride))
@@ -119,10 +119,10 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def __new__(cls: Any, elem: torch.Tensor, mode: Any) -> Any:
         sizes = elem.shape
-        memory = memory_of_sizes(sizes)
-        if memory is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
+        cache = cache_of_sizes(sizes)
+        if cache is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
             return usual(cls, elem, mode)  # in inference mode PyTorch sets more attributes
-        if _new_questions(sizes, memory):
+        if _new_questions(sizes, cache):
             return usual(cls, elem, mode)
         made = torch.Tensor._make_wrapper_subclass(
             cls,
@@ -148,13 +148,13 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
     return __new__
 
 
-def _new_questions(sizes: Any, memory: Memory) -> bool:
+def _new_questions(sizes: Any, cache: SizeCache) -> bool:
     """Whether PyTorch has not yet asked of some size whether it is 0, as it does to compute the bytes; the answer may
     be a guard. Marks the sizes as asked."""
-    known = len(memory.empty)
+    known = len(cache.empty)
     for size in sizes:
         if type(size) is not int:
-            memory.empty.add((size.node.expr, ShapeEnv._suppress_guards_tls()))
+            cache.empty.add((size.node.expr, ShapeEnv._suppress_guards_tls()))
         if (size if type(size) is int else size.node.hint) == 0:
             break  # the storage has no bytes, whatever the other sizes are
-    return len(memory.empty) > known
+    return len(cache.empty) > known

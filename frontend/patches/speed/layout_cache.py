@@ -15,7 +15,7 @@ from torch import _prims_common
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge.size_memory import Memory, memory_of_sizes
+from symshape.frontend.bridge.size_cache import SizeCache, cache_of_sizes
 from symshape.frontend.patches.patch import Changes
 
 
@@ -51,16 +51,16 @@ def _format(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _answer(usual: Callable[..., Any], numbers: Sequence[Sequence[Any]], arguments: Any, which: Any) -> Any:
     """The result of ``usual(*arguments)``, cached by the sizes and strides in ``numbers`` and by ``which``."""
     sizes, strides = numbers
-    memory = memory_of_sizes(sizes) or memory_of_sizes(strides)
-    key = memory and _key(memory, (*sizes, *strides), (usual, which))
-    if memory is None or key is None:
+    cache = cache_of_sizes(sizes) or cache_of_sizes(strides)
+    key = cache and _key(cache, (*sizes, *strides), (usual, which))
+    if cache is None or key is None:
         return usual(*arguments)
-    if key not in memory.layouts:
-        memory.layouts[key] = usual(*arguments)
-    return memory.layouts[key]
+    if key not in cache.layouts:
+        cache.layouts[key] = usual(*arguments)
+    return cache.layouts[key]
 
 
-def _key(memory: Memory, numbers: Sequence[Any], question: Any) -> Any:
+def _key(cache: SizeCache, numbers: Sequence[Any], question: Any) -> Any:
     """The cache's key; None if the answer may change, since more may become known of unbacked sizes."""
     expressions = []
     for number in numbers:

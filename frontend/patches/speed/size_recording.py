@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental import proxy_tensor
 from torch.utils._thunk import Thunk
 
-from symshape.frontend.bridge.size_memory import memory_of
+from symshape.frontend.bridge.size_cache import cache_of
 from symshape.frontend.patches.patch import Changes
 
 
@@ -25,7 +25,7 @@ def _later(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def thunkify(tracer: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
-        if isinstance(out, torch.SymBool) and memory_of(out.node.shape_env) and out.node._hint is not None:
+        if isinstance(out, torch.SymBool) and cache_of(out.node.shape_env) and out.node._hint is not None:
             return Thunk(functools.partial(f, *args, **kwargs))
         return usual(tracer, f, *args, **kwargs)
 

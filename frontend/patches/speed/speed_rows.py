@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.frontend.bridge.size_memory import BINARY
+from symshape.frontend.bridge.size_cache import BINARY
 from symshape.frontend.patches.aot_autograd import autograd_kernels
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes

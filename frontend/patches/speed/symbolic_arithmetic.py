@@ -23,14 +23,14 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge.size_memory import ATTRIBUTE, BINARY, ON_BOOLEANS
+from symshape.frontend.bridge.size_cache import ATTRIBUTE, BINARY, ON_BOOLEANS
 from symshape.frontend.patches.patch import Changes
 
 _PLAIN = (int, bool)  # types of hints that may be memoised; a nested tensor's size has another type
 
 
 def remember_arithmetic(changes: Changes) -> None:
-    """Makes operations on sizes look up their result in the memory of their shape environment first."""
+    """Makes operations on sizes look up their result in the cache of their shape environment first."""
     for name in BINARY:
         changes.wrap(SymNode, name, functools.partial(_binary, name))
     changes.attribute(SymNode, "expr", _expr(vars(SymNode)["expr"].fget))
@@ -54,14 +54,14 @@ def _binary(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
-        memory = getattr(env, ATTRIBUTE, None)
-        if memory is None or self.pytype is not pytype or type(other) is not SymNode:
+        cache = getattr(env, ATTRIBUTE, None)
+        if cache is None or self.pytype is not pytype or type(other) is not SymNode:
             return usual(self, other)
         if other.pytype is not pytype or other.shape_env is not env:
             return usual(self, other)
         if mode_of(proxies) is not None or get_proxy_mode() is not None:
             return usual(self, other)
-        results = memory.results(name, env)
+        results = cache.results(name, env)
         key = (self._expr, other._expr)
         parts = results.get(key)
         if parts is not None:
@@ -105,14 +105,14 @@ def _expr(usual: Callable[..., Any]) -> property:
 def _maybe_as_int(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def maybe_as_int(self: Any) -> int | None:
-        memory = getattr(self.shape_env, ATTRIBUTE, None)
-        if memory is None or self.pytype is not int:
+        cache = getattr(self.shape_env, ATTRIBUTE, None)
+        if cache is None or self.pytype is not int:
             return usual(self)
         expr = self.expr
         try:
-            return memory.integers[expr]
+            return cache.integers[expr]
         except KeyError:
-            memory.integers[expr] = found = usual(self)
+            cache.integers[expr] = found = usual(self)
             return found
 
     return maybe_as_int
@@ -122,13 +122,13 @@ def _maybe_as_int(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _wrap_int(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def wrap_int(self: Any, num: int) -> Any:
-        memory = getattr(self.shape_env, ATTRIBUTE, None)
-        if memory is None or type(num) is not int:
+        cache = getattr(self.shape_env, ATTRIBUTE, None)
+        if cache is None or type(num) is not int:
             return usual(self, num)
         try:
-            return memory.numbers[num]
+            return cache.numbers[num]
         except KeyError:
-            memory.numbers[num] = made = usual(self, num)
+            cache.numbers[num] = made = usual(self, num)
             return made
 
     return wrap_int
@@ -140,15 +140,15 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate_sym_node(
         self: Any, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> Any:
-        memory = getattr(self, ATTRIBUTE, None)
-        if memory is None or type(sym_node._hint) not in _PLAIN:
+        cache = getattr(self, ATTRIBUTE, None)
+        if cache is None or type(sym_node._hint) not in _PLAIN:
             return usual(self, sym_node, size_oblivious, fallback_value)
         key = (sym_node.expr, size_oblivious, fallback_value, ShapeEnv._suppress_guards_tls())
         try:
-            return memory.decisions[key]
+            return cache.decisions[key]
         except KeyError:
             pass
-        found, guards = memory.general.get(key, (None, -1))
+        found, guards = cache.general.get(key, (None, -1))
         if guards == len(self.guards):
             return found
         before = getattr(self, "passing_answers", 0)
@@ -156,9 +156,9 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         # Answers without a guard (layouts, shortcuts) may be wrong for another caller with the same question.
         if getattr(self, "passing_answers", 0) == before:
             if found == sym_node._hint:
-                memory.decisions[key] = found
+                cache.decisions[key] = found
             else:
-                memory.general[key] = found, len(self.guards)
+                cache.general[key] = found, len(self.guards)
         return found
 
     return evaluate_sym_node

@@ -1,7 +1,7 @@
 """Caches results of arithmetic on symbolic sizes and decisions about them, for one shape environment.
 
-The operations that ask are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a memory only if it
-traces for symshape (``remember``): other threads trace with environments of their own, and see nothing of it.
+The operations that ask are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a cache only if it
+traces for symshape (``start_caching``): other threads trace with environments of their own, and see nothing of it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ATTRIBUTE = "symshape_memory"  # of a shape environment
 Parts = tuple[Any, type, Any, bool]
 
 
-class Memory:
-    """The memory of one shape environment.
+class SizeCache:
+    """The cache of one shape environment.
 
     ``decisions``: (expression, size-oblivious, default, guards suppressed) -> the answer, for which there is a guard
     unless it is the default; ``integers``: expression -> the number that it is, or None; ``numbers``: number -> its
@@ -54,24 +54,24 @@ class Memory:
         return self._results[operation]
 
 
-def remember(env: Any) -> None:
-    """``env`` has a memory from now on, unless PyTorch is asked to record or to validate what is done with it, or is
+def start_caching(env: Any) -> None:
+    """``env`` has a cache from now on, unless PyTorch is asked to record or to validate what is done with it, or is
     one (2.11) that does not count replacements."""
     if env is None or hasattr(env, ATTRIBUTE) or not hasattr(env, "_replacements_version_counter"):
         return
     if not env._translation_validation_enabled and not env.should_record_events:
-        setattr(env, ATTRIBUTE, Memory(env))
+        setattr(env, ATTRIBUTE, SizeCache(env))
 
 
-def memory_of(env: Any) -> Memory | None:
-    """The memory of a shape environment, if it has one."""
-    memory: Memory | None = getattr(env, ATTRIBUTE, None)
-    return memory
+def cache_of(env: Any) -> SizeCache | None:
+    """The cache of a shape environment, if it has one."""
+    cache: SizeCache | None = getattr(env, ATTRIBUTE, None)
+    return cache
 
 
-def memory_of_sizes(sizes: Iterable[Any]) -> Memory | None:
-    """The memory of the shape environment that the sizes of a tensor are traced in; None if all are known."""
+def cache_of_sizes(sizes: Iterable[Any]) -> SizeCache | None:
+    """The cache of the shape environment that the sizes of a tensor are traced in; None if all are known."""
     for size in sizes:
         if isinstance(size, torch.SymInt):
-            return memory_of(size.node.shape_env)
+            return cache_of(size.node.shape_env)
     return None
