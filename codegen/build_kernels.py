@@ -1,4 +1,4 @@
-"""All kernels of a module, from functions in the normal form to something that can be called.
+"""Builds all kernels of a module: from functions in the normal form to kernels that can be called.
 
 The steps up to the loop form are those of ``analysis/loop_form.py``; those after it depend on the target. A step that
 fails says which one it is and which graph nodes the kernel computes (``KernelFailure``).

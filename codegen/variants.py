@@ -1,4 +1,4 @@
-"""The ways to run a kernel, as the ``planned`` stage has written them into its function, and the choice among them."""
+"""Reads the table of variants that the stage ``planned`` has written into a kernel's function."""
 
 from __future__ import annotations
 

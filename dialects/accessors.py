@@ -1,4 +1,4 @@
-"""What operations and functions of a module say of themselves: the one place that knows the names of attributes.
+"""Accessors: all attributes of operations and functions are read here, so that no other module needs their names.
 
 Passes and emitters ask here. Each function takes an ``ir.Operation`` or its ``OpView``, as walking over a block gives
 either.
@@ -87,7 +87,7 @@ def is_layer(function: Any) -> bool:
 
 
 def layer_attributes() -> dict[str, ir.Attribute]:
-    """What makes a function one that ``host.layer`` calls."""
+    """The attributes of a function that ``host.layer`` calls."""
     return {_LAYER: ir.UnitAttr.get()}
 
 
@@ -276,7 +276,7 @@ def domain_of(view: Any) -> ir.Attribute | None:
 
 
 def call_target(call: Any) -> str:
-    """What a ``host.call`` calls: "aten.mm.default"."""
+    """The target of a ``host.call``: "aten.mm.default"."""
     return _text(call, "target")
 
 
@@ -403,7 +403,7 @@ def lists_count(attention: Any) -> int:
 
 
 def attention_attributes(lists: int) -> dict[str, ir.Attribute]:
-    """What ``lists_count`` reads."""
+    """The attributes that ``lists_count`` reads."""
     return {_LISTS: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), lists)}
 
 
@@ -421,7 +421,7 @@ def set_written_results(scan: Any, positions: Sequence[int]) -> None:
 
 
 def loop_attributes(carried: int, sliced: int | None = None, *, stacked: bool = False) -> dict[str, ir.Attribute]:
-    """What ``carried_count``, ``sliced_count`` and ``stacks_steps`` read."""
+    """The attributes that ``carried_count``, ``sliced_count`` and ``stacks_steps`` read."""
     i64 = ir.IntegerType.get_signless(64)
     attributes: dict[str, ir.Attribute] = {_CARRIED: ir.IntegerAttr.get(i64, carried)}
     if sliced is not None:
@@ -470,7 +470,7 @@ _MESSAGE: Final = {"symshape.expect_true": "message", "symshape.guard": "reason"
 
 
 def message_of(constraint: Any) -> str:
-    """What a constraint says when it does not hold; "" for an assumption."""
+    """The message of a constraint that does not hold; "" for an assumption."""
     key = _MESSAGE.get(constraint.operation.name)
     return _text(constraint, key) if key else ""
 
@@ -511,7 +511,7 @@ def is_allocated(dest: ir.Value) -> bool:
 
 
 def status_of(constraint: Any) -> str:
-    """What a pass noted of a constraint that it moved ("hoisted"); "" where it stands where it was written."""
+    """The note of a pass that moved a constraint ("hoisted"); "" if none did."""
     return _text(constraint, _STATUS) if _STATUS in constraint.operation.attributes else ""
 
 

@@ -1,4 +1,6 @@
-"""Index expressions as MLIR affine maps and back. Dims are the symbols "d0", "d1", ...; what has no dim is an operand.
+"""Converts index expressions to MLIR affine maps and back.
+
+Dims are the symbols "d0", "d1", ...; other values are operands.
 
 Semi-affine forms are used: a dim times, floordiv or mod a symbol.
 """

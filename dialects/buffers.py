@@ -1,4 +1,4 @@
-"""Which memory a value lies in: ``symshape.reuse``."""
+"""``symshape.reuse``: a buffer that takes the memory of a dead tensor."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext

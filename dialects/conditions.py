@@ -1,4 +1,4 @@
-"""Boolean conditions over sizes as SSA ``i1`` values, and back."""
+"""Converts boolean conditions over sizes to SSA ``i1`` values and back."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
 
 
 def _multiples(sizes: Sizes, comparison: Any) -> Condition | None:
-    """What ``emit_multiples`` writes: low bits are all 0."""
+    """Matches what ``emit_multiples`` writes: low bits are all 0."""
     left, right = comparison.operands
     owner: Any = left.owner
     is_equal = ir.IntegerAttr(comparison.attributes["predicate"]).value == _EQ

@@ -1,4 +1,4 @@
-"""What is known or demanded of sizes: ``symshape.assume``, ``symshape.expect_true``, ``symshape.guard``.
+"""Ops for constraints on sizes: ``symshape.assume``, ``symshape.expect_true``, ``symshape.guard``.
 
 None of them has effect traits, so no cleanup removes them. The op's location is the user's line.
 """

@@ -1,4 +1,4 @@
-"""Tensors that kernels cannot read: what ``symshape.bind`` says of them."""
+"""Foreign tensors: tensors that kernels cannot read, marked on their ``symshape.bind``."""
 
 from __future__ import annotations
 

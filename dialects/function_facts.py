@@ -1,4 +1,4 @@
-"""What a function says of its symbols, as the prover's facts."""
+"""Reads the facts about a function's symbols for the prover."""
 
 from __future__ import annotations
 

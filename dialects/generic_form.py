@@ -1,4 +1,4 @@
-"""An operation of one line in MLIR's generic form, as text and as data: ``%r = "x.y"(%a) {k = v} : (t) -> u``."""
+"""Parses and prints one-line operations in MLIR's generic form: ``%r = "x.y"(%a) {k = v} : (t) -> u``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def split(text: str) -> list[str]:
 
 
 def read_attributes(text: str) -> dict[str, str]:
-    """What stands in the braces: by name, the text of each."""
+    """The attributes in braces, as texts by name."""
     attributes = {}
     for part in split(text):
         match = _KEY.match(part)

@@ -1,4 +1,4 @@
-"""What the main function does: library calls, kernel launches, and calls of branches, loop bodies and layers.
+"""Ops of the main function: library calls, kernel launches, and calls of branches, loop bodies and layers.
 
 They have a namespace of their own, which MLIR does not know: an op that is defined from Python takes variadic
 operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these are

@@ -1,4 +1,4 @@
-"""Memory that a collective still reads: from the call until the wait for its result."""
+"""Memory in flight: read by a collective until the wait for its result."""
 
 from __future__ import annotations
 

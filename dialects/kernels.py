@@ -1,4 +1,4 @@
-"""What kernels are made of: ``symshape.view``, ``symshape.store``, ``symshape.scatter``, ``symshape.space``,
+"""Ops of kernels: ``symshape.view``, ``symshape.store``, ``symshape.scatter``, ``symshape.space``,
 ``symshape.check_index``."""
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The ops of ``linalg``, which the bindings look for here (``symshape.py``).
+"""Makes the ops of ``linalg`` known to MLIR's bindings, which look for them in this module.
 
 Theirs has Python functions for the named ops too, and reads their source: 70 ms of each first compile.
 """

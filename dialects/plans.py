@@ -1,4 +1,4 @@
-"""How a kernel may be run: ``symshape.processors``, ``symshape.address``, ``symshape.variant``.
+"""Ops of the table of variants: ``symshape.processors``, ``symshape.address``, ``symshape.variant``.
 
 Together they are the decision table of a kernel, inside its function: conditions are index arithmetic over its index
 arguments, the processors and the addresses, and the first variant whose condition holds is run.
@@ -187,7 +187,7 @@ class PlanSizes(Sizes):
         return super().read(op)
 
     def condition(self, value: ir.Value) -> Condition:
-        """What an ``i1`` value says. ValueError when it is not arithmetic on sizes."""
+        """The condition of an ``i1`` value. ValueError if it is not arithmetic on sizes."""
         return condition_of(self, value)
 
     def _atom(self, atom: Any) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Real numbers made of sizes (``14 / (s0 // 16)``): f64 arithmetic in main, Python floats in the host program."""
+"""Real numbers computed from sizes (``14 / (s0 // 16)``): f64 arithmetic in main, Python floats in the host program."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def from_bits(bits: ir.Value) -> ir.Value:
 
 
 def real_of(bits: ir.Value) -> ir.Value:
-    """What ``to_bits`` was given."""
+    """The inverse of ``to_bits``."""
     return bits.owner.operands[0].owner.operands[0]
 
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes of a function: SSA index values read as expressions, expressions written as SSA index values.
+"""Converts between SSA index values and expressions over the symbols of a function.
 
 One walk reads what ``symshape.bind`` says of every tensor; each expression is written once per block and reused.
 """

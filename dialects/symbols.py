@@ -1,4 +1,4 @@
-"""Where sizes come from: ``symshape.symbol``, ``symshape.unbacked_symbol``, ``symshape.bind``."""
+"""Ops for symbols and layouts: ``symshape.symbol``, ``symshape.unbacked_symbol``, ``symshape.bind``."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every op of the dialect is built on, and the one registration.
+"""The base class of all ops of the dialect, and the registration of the dialect.
 
 The op files have no ``from __future__ import annotations``: the base class reads the fields' types when a class is
 made.

@@ -1,4 +1,4 @@
-"""The ``arguments`` text of a ``host.call``: Python call text in which ``$i`` stands for the i-th operand."""
+"""The ``arguments`` attribute of a ``host.call``: Python call text in which ``$i`` stands for the i-th operand."""
 
 from __future__ import annotations
 

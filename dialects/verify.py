@@ -1,4 +1,4 @@
-"""Verification of a whole module: MLIR's own, then what MLIR cannot check."""
+"""Verifies a whole module: MLIR's verifier first, then what MLIR cannot check."""
 
 from __future__ import annotations
 

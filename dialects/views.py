@@ -1,4 +1,4 @@
-"""``symshape.view`` and index maps of other ops, written and read as expressions."""
+"""Reads and writes ``symshape.view`` and index maps of other ops as expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages between ``imported`` and ``program``, in order, each with the passes that make it."""
+"""The stages between ``imported`` and ``program``, and the passes of each, in order."""
 
 from __future__ import annotations
 

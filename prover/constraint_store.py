@@ -1,4 +1,5 @@
-"""The constraint engine for people and PyTorch: sympy in and out. `ConditionStore` is the same without sympy."""
+"""`ConstraintStore`: the constraint engine with sympy as input and output. `ConditionStore` is the same without
+sympy."""
 
 from __future__ import annotations
 

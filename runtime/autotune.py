@@ -1,4 +1,4 @@
-"""Choosing among ways to run a kernel by measured time: once for each bucket of sizes, remembered on disk."""
+"""Chooses among ways to run a kernel by measured time: once for each bucket of sizes, kept on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints that are checked at run time: which one does not hold."""
+"""Finds the constraint that failed at run time, and raises its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selecting by a boolean mask: the positions where it is true, found once for a mask, and what reads at them.
+"""Selection by a boolean mask: the positions where it is true, found once for a mask, and gathers at them.
 
 ``compact-masks`` calls these operators. ``select_at`` and ``unravel_positions`` are lowered; as they stand here they
 mean the same.

@@ -1,4 +1,4 @@
-"""``symshape::draw``: a tensor filled with random numbers, as eager mode fills one of this layout."""
+"""``symshape::draw``: fills a tensor with random numbers as eager mode does for its layout."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def draw_and_save_state(op: Any, /, *args: Any, **kwargs: Any) -> tuple[torch.Te
 
 @named("symshape.draw_from_state")
 def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """What the operator draws from this state of the CPU's generator, which goes on from where it was."""
+    """The operator's draws from this state of the CPU's generator, which is left as it was."""
     now = torch.get_rng_state()
     torch.set_rng_state(state)
     try:

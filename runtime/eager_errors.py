@@ -1,4 +1,4 @@
-"""The errors of compiled code are eager's: when a call fails, its graph is run op by op, to learn what eager raises.
+"""Raises eager mode's error: when a call fails, its graph is run op by op to find it.
 
 Which type an error has (IndexError, ValueError, RuntimeError), and its words, is what each operator of PyTorch decides;
 compiled code only knows that a size or an index does not fit. A failing call may take its time, and has changed none of

@@ -1,5 +1,4 @@
-"""Many compiled entries of one function, and the choice among them: generated code, made again when an entry comes or
-goes.
+"""The compiled entries of a function, and the generated guard tree that chooses among them.
 
 First the class of the inputs (types, dtypes, ranks, ...), by one dictionary of the few properties in which the known
 classes differ; then everything about the class at once, most of it in one C++ call; then the guards of its entries as a
@@ -126,7 +125,7 @@ class InputClass:
         return cls(tuple(found), surroundings())
 
     def difference(self, other: InputClass, names: Sequence[str]) -> str:
-        """The first property in which another class differs, in words."""
+        """The first property in which another class differs, as text."""
         for name, mine, theirs in zip(names, self.inputs, other.inputs):
             for reading, here, there in zip(_READINGS[str(mine[0])], mine, theirs):
                 if here != there and reading:
@@ -232,7 +231,7 @@ def _names(positions: Sequence[int]) -> str:
 
 
 def _other_test(position: int, own: Properties) -> list[str]:
-    """For what the C++ call does not see."""
+    """Checks that the C++ call does not make."""
     name, constant = f"a{position}", f"c{position}"
     if own[0] == "tensor":
         return [] if own[_SAME_AS] is None else [f"{name} is a{own[_SAME_AS]}"]
@@ -256,7 +255,7 @@ def _unpack(count: int, lines: Sequence[str]) -> list[str]:
 
 
 def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Whether the changed tensors share memory neither with one another nor with the others."""
+    """Whether the tensors that are written to share no memory with each other or with other inputs."""
     written = [tensor.untyped_storage().data_ptr() for tensor in changed if tensor.numel()]
     read = {tensor.untyped_storage().data_ptr() for tensor in others if tensor.numel()}
     return len(set(written)) == len(written) and read.isdisjoint(written)

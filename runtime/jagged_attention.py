@@ -126,7 +126,7 @@ def _taken(x: Tensor, where: Where) -> Tensor:
 
 
 def _put(x: Tensor, where: Where, part: Tensor) -> None:
-    """What the kernel has found for these rows."""
+    """Stores the results of the kernel for these rows."""
     found = part.transpose(1, 2)
     x[where] = found[0] if isinstance(where, slice) else found
 

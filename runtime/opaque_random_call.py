@@ -1,4 +1,4 @@
-"""``symshape::opaque_random_call``: ``symshape::opaque_call`` of a call that draws random numbers.
+"""``symshape::opaque_random_call``: an opaque call that draws random numbers.
 
 Its last result is the state of the generator before the call: the gradient runs the function again from there, so that
 it differentiates the numbers that were drawn. The generator is that of the operands' device.

@@ -1,4 +1,4 @@
-"""How ``torch.profiler`` shows compiled code: kernels by their names."""
+"""Names of kernels in ``torch.profiler``."""
 
 from __future__ import annotations
 

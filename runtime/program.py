@@ -1,4 +1,4 @@
-"""Loads a program: plain data in, a callable out. No MLIR here."""
+"""Loads a program: from plain data to a callable. Imports no MLIR."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor
 
 
 def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[], Any]) -> Run:
-    """The program, whose launches become CUDA graphs; the program itself where they cannot."""
+    """Wraps a program so that its launches become CUDA graphs; returns the program itself if they cannot."""
     from symshape.runtime.triton.cuda_device import device_of_graphs, why_no_graphs
     from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
 
@@ -299,5 +299,5 @@ def raise_index_error(code: int, kernel: str) -> NoReturn:
 
 
 def _fail(checks: Sequence[CheckText], first: int, end: int, values: Mapping[str, int]) -> NoReturn:
-    """Some of these checks, which are tested together, does not hold."""
+    """Raises the error of the first failing check among several that are tested together."""
     fail(checks[first:end], values)

@@ -1,4 +1,4 @@
-"""Results of library calls in the layout that the tracer foresaw: generated code knows no other."""
+"""Brings results of library calls to the layout of their fake values, which generated code relies on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``symshape::scatter``: writes at data-dependent indices, what the scatters of ``lower-aten`` mean.
+"""``symshape::scatter``: writes at data-dependent indices. The reference of the scatters of ``lower-aten``.
 
 ``outline-scatters`` makes kernels of these calls. The operator, as it stands here, means the same.
 """

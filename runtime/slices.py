@@ -1,4 +1,4 @@
-"""``associative_scan`` where it is a library call: slice by slice.
+"""``associative_scan`` as a library call, slice by slice.
 
 PyTorch's own implementation calls the function with many slices at once, stacked along a new first dim. A function that
 was traced for slices is right there only where it is pointwise.

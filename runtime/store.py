@@ -1,4 +1,4 @@
-"""A directory of entries that outlive the process: plain bytes by key, safe against crashes and other processes.
+"""The store on disk: bytes by key, safe against crashes and concurrent processes.
 
 An entry is one file. It is written under another name and then renamed: at any moment a name stands for a whole file
 or for none, whoever is killed. Nothing is flushed to the disk: what a power failure leaves is found by the checksum,

@@ -197,7 +197,7 @@ MODE_FUNCTIONS: dict[str, Any] = {
 
 
 def modes_now() -> tuple[Any, ...]:
-    """What ``MODES`` read."""
+    """The values that ``MODES`` read."""
     return (
         torch._C._len_torch_function_stack(),
         dispatch_modes(),

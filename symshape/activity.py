@@ -1,4 +1,4 @@
-"""The step that a thread is compiling: code of any folder notes it, and watchers are told.
+"""The current compile step of each thread, which watchers (the live line) are told.
 
 Nobody watches as a rule, and a note is then one look at an attribute. ``symshape/live_line.py`` is the one who does.
 """

@@ -1,4 +1,4 @@
-"""The ``torch.compile`` backend: AOTAutograd around the compiler, forward and backward."""
+"""The ``torch.compile`` backend: calls AOTAutograd, with the compiler for forward and backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
-from symshape.frontend.bridge.size_memory import remember
+from symshape.frontend.bridge.size_cache import start_caching
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.data_assignments import has_assignments, parts_between_assignments, run_parts
@@ -28,12 +28,12 @@ from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
-from symshape.frontend.patches.dynamo_errors import passing_dynamo
-from symshape.frontend.patches.input_views import take_layouts_out
+from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
+from symshape.frontend.patches.checks.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.patch import Scope, is_frame_of_ours
+from symshape.frontend.patches.python.input_views import take_layouts_out
+from symshape.frontend.patches.python.storage_offsets import guard_where_absolute
 from symshape.frontend.patches.registry import in_force, require_known, splitting
-from symshape.frontend.patches.storage_offsets import guard_where_absolute
-from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.live_line import compiling
 from symshape.machine.mlir_library import load_mlir
@@ -98,56 +98,59 @@ def _compiled(
             return _compiled_in_parts(gm, parsed, reports, assumed)
         except CompileError as error:
             return _as_calls(gm, error, parsed, reports, assumed)
-    return _compiled_whole(gm, example_inputs, parsed, reports, assumed)
+    return _compiled_dynamo_graph(gm, example_inputs, parsed, reports, assumed)
 
 
 def _compiled_in_parts(
     gm: torch.fx.GraphModule, parsed: Options, reports: list[GraphReport] | None, assumed: Assumptions
 ) -> Any:
-    """A Dynamo graph in which tensors get other memory. CompileError where it cannot be taken apart there."""
+    """A Dynamo graph with ``p.data = v``, split there. CompileError if it cannot be split."""
     parts = parts_between_assignments(gm)
-    runs = [_compiled_whole(part.graph, part.examples, parsed, reports, assumed) for part in parts]
+    runs = [_compiled_dynamo_graph(part.graph, part.examples, parsed, reports, assumed) for part in parts]
     return run_parts(gm, parts, runs)
 
 
-def _compiled_whole(
+def _compiled_dynamo_graph(
     gm: torch.fx.GraphModule,
     example_inputs: list[Any],
     parsed: Options,
     reports: list[GraphReport] | None,
     assumed: Assumptions,
 ) -> Any:
-    """The callable that replaces a graph of Dynamo's, or a part of one."""
+    """The callable that replaces a Dynamo graph, or a part of one (``_compiled_in_parts``).
+
+    AOTAutograd traces the graph again whenever a call had to become opaque, or a storage has to be copied as a whole.
+    """
     fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
-    how = graphs.callbacks()
+    callbacks = graphs.callbacks()
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
-    remember(traced_env_of(gm))
+    start_caching(traced_env_of(gm))
     _rewrite_before_tracing(gm, graphs.timings)
-    lay_out = take_layouts_out(gm)
-    put_together = take_results_apart(gm)
-    while True:  # every round makes one more call opaque, or keeps memory
+    restore_layouts = take_layouts_out(gm)
+    rebuild_nested = take_results_apart(gm)
+    while True:  # each round makes one more call opaque, or copies whole storages
         graphs.forget()
         try:
             with in_force(scope):
                 note("AOTAutograd")
-                run = aot_compile(gm, example_inputs, **how)
+                run = aot_compile(gm, example_inputs, **callbacks)
                 _require_fit(parsed, graphs.staged)
                 track_sources(traced_env_of(gm))
                 run = gm if fakes else or_in_eager_mode(run, gm) if graphs.bases else run
-                return lay_out(put_together(with_python_numbers(with_eager_errors(run, gm), gm)))
+                return restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm)))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)
         except Exception as error:
             del (reports or [])[before:]
             if not mark_failing_call(gm, error):
-                return lay_out(put_together(_as_calls(gm, error, parsed, reports, assumed)))
+                return restore_layouts(rebuild_nested(_as_calls(gm, error, parsed, reports, assumed)))
         replace_marked(gm)
 
 
 @dataclass
 class _TracedGraphs:
-    """Compiles the graphs that AOTAutograd makes of one graph of Dynamo's; ``reports``, if given, takes theirs."""
+    """Compiles the graphs that AOTAutograd traces from one Dynamo graph. Their reports go to ``reports``, if given."""
 
     options: Options
     reports: list[GraphReport] | None
@@ -160,7 +163,7 @@ class _TracedGraphs:
     bases: list[torch.fx.GraphModule] = field(default_factory=list)  # graphs that take bases in the place of inputs
 
     def forget(self) -> None:
-        """Before the graph is traced again: what the last trace has left."""
+        """Clears the state of the last trace, before the graph is traced again."""
         del self.masks[:], self.fallbacks[:], self.bases[:], self.staged[:]
 
     def callbacks(self) -> dict[str, Any]:
@@ -190,7 +193,8 @@ class _TracedGraphs:
         return check_bases(graph, env, run)
 
     def _without_masks(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """Before forward and backward are split: what a mask selects would be saved for backward."""
+        """Rewrites boolean masks. In a joint graph that is done before it is split into forward and backward, since the
+        elements that a mask selects would be saved for backward."""
         if NAME in self.options.disable_passes:
             return graph
         try:
@@ -207,7 +211,7 @@ class _TracedGraphs:
 def _compiled_graph(
     graph: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool, entry: str
 ) -> tuple[Any, Any]:
-    """A compiled graph of AOTAutograd's, and what runs it."""
+    """Compiles a graph of AOTAutograd. Returns the compiled graph and the function that runs it."""
     compile_ = functools.partial(compile_traced, graph, options, kind=kind, keep_stages=keep_stages)
     if repro_after() != "aot":
         compiled = compile_()
@@ -220,7 +224,7 @@ def _compiled_graph(
 
 
 def _require_fit(options: Options, staged: Sequence[GraphReport]) -> None:
-    """An error where a file of the option ``stage`` is for none of a function's graphs."""
+    """OptionError for a file of the option ``stage`` that fits none of a function's graphs."""
     if options.stage:
         from symshape.stage_files import require_fit
 
@@ -228,7 +232,7 @@ def _require_fit(options: Options, staged: Sequence[GraphReport]) -> None:
 
 
 def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
-    """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
+    """Rewrites Dynamo's graph in place, before AOTAutograd traces it (the steps of ``symshape/pipeline.py``)."""
     for step in steps_on(DYNAMO):
         with timed(step.name, timings):
             step.function()(gm)
@@ -247,7 +251,7 @@ def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, tim
 def _completed(
     report: GraphReport, env: Any, masks: Sequence[MaskReport], fallbacks: Sequence[Fallback]
 ) -> GraphReport:
-    """A graph's report with what was found out before it was compiled."""
+    """Adds to a report what was found before the graph was compiled: specialisations, masks, fallbacks."""
     report.specialisations = specialisations(env)
     report.remarks[NAME] = list(masks)
     report.fallbacks[:0] = fallbacks
@@ -261,8 +265,8 @@ def _as_calls(
     reports: list[GraphReport] | None,
     assumed: Assumptions,
 ) -> Callable[..., Any]:
-    """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
-    error where that may not be."""
+    """The fallback for a graph that AOTAutograd could not trace: it runs operator by operator, as in eager mode, with
+    one warning. Raises the error if no fallback is allowed."""
     load_mlir()
     from symshape.fallbacks import graph_instead, may_fall_back
 

@@ -1,5 +1,6 @@
-"""Backward graphs for a batch of tangents, which ``torch.autograd.grad(is_grads_batched=True)`` and
-``torch.autograd.functional.jacobian(vectorize=True)`` ask for.
+"""Runs backward graphs for a batch of tangents.
+
+``torch.autograd.grad(is_grads_batched=True)`` and ``torch.autograd.functional.jacobian(vectorize=True)`` pass one.
 
 Compiled code reads memory, and a batched tensor shows none. So the graph runs once for each element of the batch, and
 its results are stacked. (Under ``torch.func.vmap`` AOTAutograd refuses to run a compiled backward graph.)

@@ -1,4 +1,4 @@
-"""The compiler: one straight function of named stages, from an FX graph to a callable."""
+"""The compiler: runs the named steps from an FX graph to a callable."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ Result = TypeVar("Result")
 
 @dataclass
 class Compiled:
-    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it); ``entry``: what it needs of it.
+    """A compiled graph: ``run(args)`` takes the flat argument list and clears it; ``entry``: requirements on inputs.
 
-    The rest is what a cache keeps: the program and its kernels as plain data, and what was required of the inputs.
+    The cache keeps the rest: program and kernels as plain data, and the conditions that passes required of inputs.
     """
 
     run: Runner
@@ -79,10 +79,10 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Start:
-    """What a compile goes on from: a module in a stage, and what belongs to it.
+    """The state from which a compile continues: a module in a stage, and what belongs to it.
 
     ``constants``: the Python objects that the module names by position; ``kind``: "inference", "forward" or "backward";
-    ``device``: of the buffers; ``require``: takes what passes require of inputs.
+    ``device``: of the buffers; ``require``: is called with the conditions that passes require of inputs.
     """
 
     module: ir.Module
@@ -96,7 +96,7 @@ class Start:
 
 
 class Require(Protocol):
-    """Called with a condition and the reason; ``made`` is all so far."""
+    """A callback for conditions on inputs, with the reason of each. ``made``: all conditions so far."""
 
     @property
     def made(self) -> list[tuple[Condition, str]]: ...
@@ -106,7 +106,7 @@ class Require(Protocol):
 
 @dataclass(frozen=True)
 class Built:
-    """A program that is not loaded, and the module that it was made from."""
+    """A program before it is loaded, and the module that it was generated from."""
 
     program: Program
     kernels: KernelSet
@@ -117,13 +117,13 @@ class Built:
 
 @dataclass(frozen=True)
 class Watch:
-    """Who sees the IR of each stage: the report, where ``keep`` says so, a recording, and PyTorch's trace."""
+    """Passes the IR of each stage to PyTorch's structured trace, to a recording, and to the report (if ``keep``)."""
 
     keep: bool = False
     recording: Recording | None = None
 
     def stage(self, report: GraphReport, stage: str, module: ir.Module) -> None:
-        """The module is in this stage."""
+        """To be called when the module has reached a stage."""
         text = functools.cache(functools.partial(text_of, module))
         trace(f"ir_{stage}", lambda: with_header(stage, text()))
         if self.keep:
@@ -137,8 +137,8 @@ def compile_graph(
 ) -> Compiled | GraphAsCalls:
     """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage.
 
-    Where a step fails, less of the graph is compiled (``symshape.fallbacks``). Where the environment says so, the graph
-    is recorded (``symshape.recording``).
+    If a step fails, less of the graph is compiled (``symshape.fallbacks``). With ``SYMSHAPE_RECORD`` the graph is
+    recorded (``symshape.recording``).
     """
     recording = record_graph(gm, shape_env_of(gm), options, kind)
     watch = Watch(keep_stages, recording)
@@ -153,7 +153,7 @@ def compile_graph(
 def attempts(
     compile_once: Callable[[Attempt], Result], options: Options, recording: Recording | None = None
 ) -> tuple[Result, tuple[Fallback, ...]]:
-    """What a compile gives, which is repeated without what fails, and what that was."""
+    """Repeats a compile with less of the graph until it succeeds. Returns its result and the fallbacks."""
     attempt = Attempt(verify_each=knobs.VERIFY_EACH.read())
     while True:
         try:
@@ -168,7 +168,7 @@ def attempts(
 def _compile(
     gm: torch.fx.GraphModule, options: Options, attempt: Attempt, kind: str, watch: Watch
 ) -> Compiled | GraphAsCalls:
-    """One attempt. StepFailure where a step fails."""
+    """One attempt. StepFailure if a step fails."""
     timings: Timings = []
     with timed("merge-equal-nodes", timings):
         merged = common_subexpressions if attempt.as_calls else merged_to_read

@@ -1,4 +1,4 @@
-"""The backend with its options: what ``symshape.compile`` hands to Dynamo.
+"""The backend with its options, which ``symshape.compile`` passes to Dynamo.
 
 Dynamo keeps compiled code at the code object of a function, and asks of each entry whether it was made by an equal
 backend (``backend_match`` in torch/csrc/dynamo/extra_state.cpp compares by ``==``). Backends of equal options are equal

@@ -1,4 +1,4 @@
-"""The one error family: each error says what is wrong, where (op and user line), and what to do next."""
+"""All error classes. Each says what is wrong, where (op and user line), and what to do next."""
 
 from __future__ import annotations
 

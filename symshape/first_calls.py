@@ -1,4 +1,4 @@
-"""Frames that several threads call together: one thread compiles, the others wait for it and share what it made.
+"""First calls of a frame by several threads: one thread compiles, the others wait and share the result.
 
 Dynamo looks for code first and takes its lock afterwards: of eight threads that make a first call together each finds
 nothing, and each compiles, one after the other. So a frame is looked for once more when its thread has the lock.
@@ -42,7 +42,7 @@ def compiled_once(frame: Any, backend: Any, compile_frame: Callable[[], Any]) ->
 
 
 def _made_meanwhile(frame: Any, backend: Any, waited: bool) -> Any:
-    """What another thread has made of this frame since Dynamo looked for it; None if nothing serves the call."""
+    """The code that another thread has compiled for this frame meanwhile; None if none serves the call."""
     of, where, latest = kept_for(frame.f_code).get(_LATEST, (None, None, None))
     if latest is None or where != region() or of != backend:
         latest = None

@@ -1,4 +1,4 @@
-"""Frames that Dynamo compiles for ``symshape.compile``: with the changes of PyTorch that are made for them in force."""
+"""The frame compiler of ``symshape.compile``: lets Dynamo trace frames with the patches in force."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from symshape.frontend.bridge.operators import in_transform
 from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
-from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
 from symshape.garbage import collected_later
-from symshape.graphs import FurtherGraph, further_graph, tell
+from symshape.graphs import FurtherGraph, further_graph, log_further_graph
 from symshape.live_line import compiling
 from symshape.machine.mlir_library import load_mlir
 from symshape.policy import SpecialisationPolicy
@@ -117,7 +117,7 @@ def _may_be_this_ranks_alone(error: BaseException) -> bool:
 
 
 class FrameCompiler(FrameCallback):
-    """Compiles a frame with the changes of PyTorch in force, as often as a decision about it is missing."""
+    """Compiles a frame with the patches in force; repeats that whenever a decision about the frame is missing."""
 
     def __init__(self, usual: Any, tracing: Tracing) -> None:
         super().__init__(usual)
@@ -169,7 +169,7 @@ class FrameCompiler(FrameCallback):
 
     def _tell(self, code: CodeType, number: int, failed: Sequence[Failure]) -> None:
         graph = further_graph(code, number, failed)
-        tell(graph)
+        log_further_graph(graph)
         if self._tracing.further is not None:
             self._tracing.further.append(graph)
 
@@ -199,7 +199,7 @@ class FrameCompiler(FrameCallback):
     def _traced_by_usual_rules(
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
     ) -> Any:
-        """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
+        """If a patch fails, traces the frame with PyTorch's own rules instead, with one warning."""
         load_mlir()
         from symshape.fallbacks import say
         from symshape.tools.report import Fallback
@@ -213,7 +213,7 @@ class FrameCompiler(FrameCallback):
         return traced
 
     def _limits(self, code: CodeType) -> tuple[Change, ...]:
-        """What was compiled apart of a function stays beside the rest of its code, and does not count for that."""
+        """Entries compiled in a region of their own stay beside the function's others, and do not count as them."""
         if self._tracing.more == "unlimited":
             kept = kept_for(code)
             kept[_APART] = kept.get(_APART, 0) + 1

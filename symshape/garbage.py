@@ -1,4 +1,4 @@
-"""Python's collector of cycles waits while a function is traced and compiled.
+"""Pauses Python's cyclic garbage collector while a function is traced and compiled.
 
 Both make hundreds of thousands of objects (nodes, fake tensors, views of IR, expressions) that live until the end, so
 that the collector starts again and again and finds next to nothing: one full collection walks all that PyTorch and the

@@ -1,4 +1,4 @@
-"""A traced graph that is run as it is, operator by operator: what is left when it cannot be compiled.
+"""Runs a traced graph operator by operator, where it cannot be compiled.
 
 Every operator of the graph is a library call, as under PyTorch's backend ``aot_eager``. What other graphs were promised
 holds: results have the strides that were traced (a compiled backward graph reads saved tensors by them).

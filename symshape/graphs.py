@@ -1,4 +1,4 @@
-"""Why a function has another graph, or ``symshape.jit`` another entry: in words, and in a log.
+"""Explains why a function has another graph, or ``symshape.jit`` another entry: report and log.
 
 The log ``symshape.graphs`` says it of each further graph: ``TORCH_LOGS="symshape.graphs"``, or
 ``logging.getLogger("symshape.graphs").setLevel(logging.INFO)``. PyTorch looks up the names in TORCH_LOGS when it is
@@ -107,11 +107,11 @@ def further_graph(code: CodeType, number: int, failures: Iterable[Failure]) -> F
 
 def _reason(failure: Failure) -> Reason:
     values = tuple((plain_source(name), value) for name, value in failure.values)
-    line, text, asked = spoken(failure.origin)
+    line, text, asked = origin_text(failure.origin)
     return Reason(failure.number, plain_source(failure.condition), values, line, text, asked)
 
 
-def spoken(origin: Origin) -> tuple[str, str, str]:
+def origin_text(origin: Origin) -> tuple[str, str, str]:
     """The user's line and its text, and the framework's in words where it asked."""
     if origin.operator:
         asked = _OPERATOR + origin.operator
@@ -131,11 +131,11 @@ def _inside(line: Line) -> str:
     return f"{line} inside {line.owner}" if line.owner else str(line)
 
 
-def tell(graph: FurtherGraph) -> None:
+def log_further_graph(graph: FurtherGraph) -> None:
     log.info("%s", graph)
 
 
-def tell_of_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], count: int) -> None:
+def log_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], count: int) -> None:
     """Logs that a function has been compiled for enough values (``count``) of a size."""
     asked = {reason.line: reason.asked for reason in graph.reasons if reason.asked.startswith(_OPERATOR)}
     where = ", ".join(

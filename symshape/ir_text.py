@@ -1,4 +1,4 @@
-"""IR that comes as text: it is parsed, verified, and told which stage it is in."""
+"""Parses and verifies IR given as text, and finds out its stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment variables of symshape: each is declared here, and read nowhere else (as in Triton's ``knobs``).
+"""The environment variables of symshape, declared and read here only (as in Triton's ``knobs``).
 
 A variable is read when it is needed, not when this module is imported, so a process may set one at any time before.
 docs/reference/environment.md is generated from this file.

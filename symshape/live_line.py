@@ -1,4 +1,4 @@
-"""The line that a terminal shows while a compile takes long: what is compiled, at which step it is, for how long.
+"""The line that a terminal shows during a long compile: function, graph, step, seconds.
 
 Nothing but a clock is read before ``PATIENCE`` is over, and that where a step begins: there is no thread for a compile
 that is done sooner. The line is then drawn by a thread, for a single step may take minutes, until the compile ends.

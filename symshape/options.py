@@ -1,4 +1,4 @@
-"""The options of a compile: what ``torch.compile(options={...}, mode=...)`` accepts."""
+"""The options of a compile: ``torch.compile(options={...}, mode=...)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``TORCH_LOGS=output_code``: the generated code of a graph, as Inductor's logger shows its own.
+"""``TORCH_LOGS=output_code``: logs the generated code of a graph, as Inductor does.
 
 ``TORCH_LOGS=guards,recompiles`` needs nothing here: Dynamo says them for every backend.
 """

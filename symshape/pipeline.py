@@ -1,4 +1,4 @@
-"""The pipeline: every step of a compile, in order, one line each.
+"""The pipeline: every step of a compile, in order, one entry each (``symshape-opt --list-pipeline``).
 
 ``symshape-opt --list-pipeline`` prints it, ``GraphReport.timings`` has the time of each step by its name, and
 ``options={"disable_passes": [...]}`` leaves out those that are optional. The passes of a stage stand in
@@ -57,7 +57,7 @@ def _passes() -> Iterator[Step]:
 
 _REWRITES: Final = "symshape.frontend.graph_rewrites"
 _CALLS = "symshape.frontend.opaque_calls.selection"
-_SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.storage_offsets"
+_SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.python.storage_offsets"
 _IMPORT, _LOOPS = "symshape.frontend.importer.import_fx", "symshape.analysis"
 _KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_objects"
 _HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.program"

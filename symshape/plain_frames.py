@@ -1,5 +1,6 @@
-"""Frames that Dynamo compiles for plain ``torch.compile(backend="symshape")``: traced with the changes of PyTorch's
-rules that ``symshape.compile`` makes, so that one graph serves all sizes, and with the user's settings of Dynamo.
+"""Frames of plain ``torch.compile(backend="symshape")``: makes the patches that one graph for all sizes needs.
+
+The rules are those of ``symshape.compile``, the settings of Dynamo the user's.
 
 Dynamo says when it begins to trace a frame. After ``torch._dynamo.reset()`` it does not, until the backend is called
 for the first graph: that frame is traced once more.

@@ -1,4 +1,4 @@
-"""When a size is a constant of a graph and when a symbol, and how often a function is compiled for values of one."""
+"""``SpecialisationPolicy``: which sizes are symbols, and for how many values of one a function is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random tensors of a given layout: for graphs whose own inputs are not at hand."""
+"""Random tensors of a given layout, where a graph's own inputs are not available."""
 
 from __future__ import annotations
 

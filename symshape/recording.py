@@ -1,4 +1,4 @@
-"""Recordings of compiled graphs: a folder for each, from which it is compiled again without the model.
+"""Records compiled graphs: a folder for each, from which it can be compiled again without the model.
 
 ``SYMSHAPE_RECORD=DIR`` writes ``DIR/<number>-<kind>-<hash>/``; ``symshape replay`` reads it (docs/debugging.md). The
 user's data is not in it: of constants there are layouts only, unless ``SYMSHAPE_RECORD_DATA`` asks for their values.

@@ -1,4 +1,4 @@
-"""``symshape.run_ir``: IR of any stage, as it is written, is compiled from there and run."""
+"""``symshape.run_ir``: compiles IR of any stage from text, and runs it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ReadyIR:
     signature: Signature
 
     def start(self, target: str, device: str, kind: str = "inference", constants: Sequence[Any] = ()) -> Start:
-        """What a compile goes on from: a module of its own."""
+        """The state that a compile continues from: a module of its own."""
         module = parse_module(self.text, dialects.load(ir.Context()), self.name)
         require = RequiredOfSizes({symbol.name: symbol.hint for symbol in self.signature.symbols}, [])
         return Start(module, list(constants), kind, target, device, require, self.stage)

@@ -1,4 +1,4 @@
-"""The arguments and results of a graph, read from its IR in any stage."""
+"""The signature of a graph: arguments and results, read from its IR in any stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs of a graph that is run from its IR: they are checked against its signature, or made up.
+"""Inputs for a graph that is run from its IR: checked against its signature, or generated.
 
 Under ``torch.compile`` Dynamo has checked all of it. Here nobody has, and compiled code relies on it.
 """

@@ -1,4 +1,4 @@
-"""When a function is no longer compiled for values of a size: the limits of a ``SpecialisationPolicy``, counted."""
+"""Counts graphs per specialised size, and applies the limits of a ``SpecialisationPolicy``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symshape.frontend.bridge.frame_callback import is_anything_kept_for, kept_f
 from symshape.frontend.bridge.question_origins import Line
 from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions
 from symshape.frontend.patches.settings import DYNAMO, Change, configured
-from symshape.graphs import further_graph, tell_of_limit
+from symshape.graphs import further_graph, log_limit
 from symshape.policy import SpecialisationPolicy
 
 _DECIDED = "symshape: decided sizes"  # in what Dynamo keeps for a code object: those that are no longer specialised on
@@ -45,7 +45,7 @@ class Limits:
             if lines and name not in self._decided():
                 kept_for(self._code).setdefault(_DECIDED, []).append(name)
                 graph = further_graph(self._code, len(failed) + 1, failed)
-                tell_of_limit(graph, name, lines, len(_conditions(of_size)))
+                log_limit(graph, name, lines, len(_conditions(of_size)))
         others = _conditions(failure for failure in failed if not failure.sizes)
         return is_part(self._code) and bool(self._decisions.refused) and len(others) >= self._policy.limit
 

@@ -1,4 +1,4 @@
-"""Room on Python's stack of frames, for code whose loops call functions.
+"""Calls a function on a new chunk of CPython's frame stack, so that calls in a loop do not cross the end of one.
 
 CPython keeps frames in chunks of 16 KiB. A call that does not fit begins a chunk, which it gives back when it
 returns: two system calls. A loop that happens to run at the end of a chunk pays that for every call, and where chunks

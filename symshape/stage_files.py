@@ -1,4 +1,4 @@
-"""Stages that are taken from files: the option ``stage``."""
+"""The option ``stage``: stages taken from files."""
 
 from __future__ import annotations
 

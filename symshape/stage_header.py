@@ -1,4 +1,4 @@
-"""The first line of a file of IR, ``// stage: linalg``: the stage that it is in."""
+"""The first line of an IR file, which names its stage: ``// stage: linalg``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The artifacts of a compile in PyTorch's structured trace (``TORCH_TRACE=DIR``), which ``tlparse`` shows as pages.
+"""Writes the artifacts of a compile to PyTorch's structured trace (``TORCH_TRACE=DIR``), for ``tlparse``.
 
 Each is an artifact of the frame that is compiled: ``symshape_options``, ``symshape_graph``, ``symshape_ir_<stage>``,
 ``symshape_program``, ``symshape_guard_stub``. Nothing is rendered while nothing is traced.

@@ -1,5 +1,4 @@
-"""The requirements of a traced graph on its arguments, read from the trace: the IR of a compiled graph may have fewer
-facts."""
+"""Requirements of a traced graph on its arguments, read from the trace, since compiled IR may have fewer facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requirements of a compiled graph on its arguments, read from the last IR: layouts, ranges of symbols, guards.
+"""Reads the requirements of a compiled graph on its arguments from the last IR: layouts, ranges of symbols, guards.
 
 Under ``torch.compile`` Dynamo has checked all of it before the graph runs. Under ``symshape.jit`` nobody has.
 """

@@ -1,4 +1,4 @@
-"""The user's lines that an error of the host program is about."""
+"""Maps an error of the host program to the user's lines."""
 
 from __future__ import annotations
 

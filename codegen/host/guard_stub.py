@@ -1,4 +1,4 @@
-"""The guard stub: Python source that binds symbols and checks constraints, made from plain data.
+"""Generates the guard stub: Python source that binds symbols and checks constraints.
 
 All constraints are one boolean expression over local names: what CPython runs fastest. Which of them failed is found
 afterwards, on the failing path only (``symshape.runtime.checks.fail``).

@@ -1,4 +1,4 @@
-"""The guard tree as Python source: it finds the entry for given inputs.
+"""Generates the guard tree: Python source that finds the entry for given inputs.
 
 Each entry is a conjunction of conditions over sizes. What all entries have in common is tested once; then one
 expression is chosen whose ranges tell most entries apart, and a binary search over its ranges leads on: the cost grows

@@ -1,4 +1,4 @@
-"""The host program: Python source that binds sizes, allocates, launches, calls and frees.
+"""Generates the host program: Python source that binds sizes, allocates, launches, calls and frees.
 
 Printed from the main function at the ``kernels`` stage. Buffers die at their last use; outputs have the strides that
 their binds promise; every constraint that was not proven is checked as soon as its operands exist.

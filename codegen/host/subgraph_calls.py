@@ -1,4 +1,4 @@
-"""Calls of subgraphs as lines of the host program: branches, bodies of loops, functions of tiles."""
+"""Generates calls of subgraphs in the host program: branches, bodies of loops, functions of tiles."""
 
 from __future__ import annotations
 

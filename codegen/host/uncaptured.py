@@ -1,4 +1,4 @@
-"""Why the launches of a program cannot be a CUDA graph, by its text, whatever the sizes.
+"""Decides from the host program whether its launches can be captured as a CUDA graph, and if not, why.
 
 A replay runs what was enqueued, with the host's decisions of the capture. So nothing may be decided by data that the
 host reads, nothing may run on the host or on another device, and nothing may wait for the GPU: that would end the

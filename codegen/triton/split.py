@@ -1,5 +1,6 @@
-"""Prints split reductions: several programs share a row and write partial results to a workspace; a second launch
-combines them, or the program that ends last.
+"""Prints split reductions: several programs share a row and write partial results to a workspace.
+
+A second launch combines them, or the program that ends last.
 
 For each sweep of the schedule, ``partialK`` computes a part of the reduced points in steps (``heldK``, form
 "split_persistent", holds its part at once). ``combineK`` combines the partial results in order, runs the row-level work

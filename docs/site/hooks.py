@@ -1,4 +1,4 @@
-"""What mkdocs is told of the repository (``make site``): pages outside of ``docs/``, links to files, GitHub's Markdown.
+"""Hooks of mkdocs (``make site``): pages outside of ``docs/``, links to files, GitHub's Markdown.
 
 Pages are written for the repository: their links are relative to the file. On the site README.md is the first page,
 CONTRIBUTING.md and CHANGELOG.md are pages, and what else a page links to, a file or a folder, has a page that shows it.

@@ -1,4 +1,4 @@
-"""AOTAutograd: a Dynamo graph becomes graphs of operators, forward and backward."""
+"""Calls AOTAutograd: from a Dynamo graph to forward and backward graphs of operators."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _is_only_data(info: Any) -> bool:
     return info.mutates_data and not other and (unseen or not info.requires_grad)
 
 
-def laid_out_anew_and_written() -> list[int]:
+def restrided_and_written() -> list[int]:
     """Inputs of the graph that is compiled which change their elements and their sizes or strides. AOTAutograd gives
     them the layout of their new values, which are in memory of their own: it writes elsewhere where an input is a part
     of other memory."""

@@ -1,5 +1,4 @@
-"""The questions of PyTorch's tracing rules to a shape environment, and its facts at that time: for `symshape corpus
-record`."""
+"""Records the conditions that PyTorch's tracing rules evaluate in a shape environment: for `symshape corpus record`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a level of ``vmap`` does with an operator: batched tensors as plain ones, with the batch in front."""
+"""Batching rules in Python: an operator in a ``vmap`` gets tensors with the batch as dim 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decompositions that PyTorch has: its own, and Inductor's choice of them; and the tracer that applies a table."""
+"""PyTorch's decomposition tables: its own, Inductor's choice of them, and the tracer that applies a table."""
 
 from __future__ import annotations
 

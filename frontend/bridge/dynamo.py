@@ -1,4 +1,4 @@
-"""The frames that Dynamo compiles."""
+"""Reads the frame and the graph that Dynamo is compiling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries that Dynamo has for a function's code, and which guard of each does not hold for a call."""
+"""Reads the entries that Dynamo has compiled for a code object, and finds the guard of each that fails for a call."""
 
 from __future__ import annotations
 

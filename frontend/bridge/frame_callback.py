@@ -1,4 +1,4 @@
-"""The callback of Dynamo for a frame, and Dynamo's data for a function's code."""
+"""Dynamo's callback for frames, and the data that it keeps for a function's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch._dynamo.types import (
     wrap_guarded_code,
 )
 
-from symshape.frontend.bridge.code_of_its_own import give_own_code
+from symshape.frontend.bridge.code_objects import give_code_object
 
 
 class FrameCallback(CatchErrorsWrapper):
@@ -42,7 +42,7 @@ def optimized(
     if hasattr(context, "callback"):  # not when Dynamo is switched off
         context.callback = callback(context.callback)
     compiled = context(fn)
-    give_own_code(fn, compiled)
+    give_code_object(fn, compiled)
     return compiled
 
 

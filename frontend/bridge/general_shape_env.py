@@ -1,4 +1,4 @@
-"""A shape environment in which 0 and 1 are sizes like others.
+"""``GeneralShapeEnv``: a shape environment without 0/1 specialisation.
 
 PyTorch gives each dim that is 0 or 1 at the first call a constant, and takes every symbol for at least 2: broadcasting,
 contiguity and empty tensors are then known while it traces, and each such size has a graph of its own. Here the dim
@@ -36,13 +36,13 @@ from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
 from symshape.frontend.bridge.shortcuts import is_shortcut
-from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
-from symshape.frontend.bridge.tracing_errors import asks_for_sizes
+from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
+from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
 
 # Modules that stand between who asks and the environment.
 _ASKING = (
     __name__,
-    "symshape.frontend.patches.symbolic_arithmetic",
+    "symshape.frontend.patches.speed.symbolic_arithmetic",
     "torch.fx.experimental.symbolic_shapes",
     "torch.fx.experimental.sym_node",
     "torch.fx.experimental.recording",
@@ -89,7 +89,7 @@ class GeneralShapeEnv(ShapeEnv):
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
-        remember(self)
+        start_caching(self)
         if (made := _MADE.get()) is not None:
             made.append(self)
 
@@ -150,7 +150,7 @@ class GeneralShapeEnv(ShapeEnv):
         """By strides as they would be if no size were 0 or 1: such a dim may have any stride, and is in no other's."""
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
             like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
-            others = imagined_strides(like, ex_size, ex_stride)
+            others = strides_of_larger_sizes(like, ex_size, ex_stride)
             self.elsewhere |= {size[d] for d, s in enumerate(others) if s == 1 != ex_stride[d]}
             ex_size, ex_stride = like, others
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
@@ -173,7 +173,7 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def origins(self) -> dict[str, Origin]:
-        """Who asked, by the location that a guard's text shows."""
+        """The origins of guards, by the location in a guard's text."""
         return {str(sloc): origin for sloc, origin in self._asked.values()}
 
     def _update_var_to_range(self, symbol: Any, *args: Any, **kwargs: Any) -> None:
@@ -212,7 +212,7 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
-        """What a condition is if sizes that are 0 or 1 were others."""
+        """The value of a condition if sizes that are 0 or 1 were larger."""
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
@@ -220,7 +220,7 @@ class GeneralShapeEnv(ShapeEnv):
             yield _at(condition, _much_larger(values))
 
     def _if_much_larger(self, condition: Any) -> bool | None:
-        """What a condition of a shortcut would be; None where it is no question about 0 and 1."""
+        """The value of a shortcut's condition for larger sizes; None if it does not compare with 0 or 1."""
         if not self.is_backed(condition):
             return None
         if (larger := if_larger(condition)) is not None or not _is_about_few(condition):
@@ -285,13 +285,18 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:
-        if not isinstance(env, GeneralShapeEnv) or not env.imagined[0] or env.only_at_hand or asks_for_sizes(error):
+        if (
+            not isinstance(env, GeneralShapeEnv)
+            or not env.imagined[0]
+            or env.only_at_hand
+            or is_data_dependent_error(error)
+        ):
             raise
-        memory = getattr(env, ATTRIBUTE, None)
-        if memory is not None:
-            memory.decisions.clear()
-            memory.general.clear()
-            memory.layouts.clear()
+        cache = getattr(env, ATTRIBUTE, None)
+        if cache is not None:
+            cache.decisions.clear()
+            cache.general.clear()
+            cache.layouts.clear()
         env.only_at_hand = True
         try:
             return run()
@@ -413,7 +418,7 @@ def is_general(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and isinstance(size.node.shape_env, GeneralShapeEnv)
 
 
-def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+def strides_of_larger_sizes(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
     """The strides of a tensor if its sizes were those of ``like``, which differ where ``sizes`` are 0 or 1.
 
     Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.

@@ -1,4 +1,4 @@
-"""Guards and deferred assertions of a ShapeEnv: those that there are, and new ones."""
+"""Reads the guards and deferred assertions of a ShapeEnv, and adds new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of a trace without Dynamo that the traced function has stored somewhere.
+"""Finds tensors of a trace without Dynamo that the traced function has stored outside of it.
 
 They stand for values of every call and have no data, and what stores them runs in the trace only. Once the trace is
 over all are gone, except for those that something outside of it refers to.
@@ -17,7 +17,7 @@ from symshape.frontend.bridge.source_lines import user_line_now
 
 
 class TracedTensors:
-    """What a traced function has been given or has computed, with the line of the user's that did."""
+    """The tensors that a traced function has received or computed, with the user's line."""
 
     def __init__(self) -> None:
         self._made: list[tuple[weakref.ref[torch.Tensor], str]] = []

@@ -1,4 +1,4 @@
-"""What ``torch.nn.Module`` keeps in private tables."""
+"""Reads the private tables of ``torch.nn.Module``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of Python numbers on sizes: ``math.log(x.shape[0])`` is a number of the graph, as ``x.shape[0] + 1`` is.
+"""Traces functions of Python numbers on symbolic sizes (``math.log(x.shape[0])``) as nodes of the graph.
 
 PyTorch has such functions for a few of ``math`` (``torch.sym_sqrt``); of all others it makes a constant, and a graph
 for each size. A function here is a sympy function that nothing is known of but its value at numbers, as PyTorch's

@@ -1,4 +1,4 @@
-"""What operators declare of themselves."""
+"""Reads properties of operators: schemas, tags, aliases, kernels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Frames that Dynamo compiles for plain ``torch.compile``, where no frame compiler of ours stands in the way: which one
-is being compiled, and how it is traced once more.
+"""Finds the frame that plain ``torch.compile`` is compiling, and traces it once more where needed.
 
 Dynamo calls the functions of ``torch._dynamo.callback`` before it traces a frame. It forgets them in
 ``torch._dynamo.reset()``, and calls them for the outermost of nested compiles alone.
@@ -56,7 +55,7 @@ def frame_being_compiled() -> PlainFrame | None:
 
 
 def _given(backend: Any) -> Any:
-    """What the user has given as backend: without Dynamo's wrappers, and those of ``torch.compile``."""
+    """The user's backend, without the wrappers of Dynamo and ``torch.compile``."""
     found: Any = innermost_backend(backend)
     if isinstance(found, torch._TorchCompileWrapper):
         found = found.compiler_fn

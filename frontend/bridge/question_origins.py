@@ -1,4 +1,4 @@
-"""Who asked what a guard is for: the user's line, and the framework's.
+"""Finds the user's line, and the framework's, that a guard comes from.
 
 The user's code is all that is outside of PyTorch and symshape: libraries of models too.
 """
@@ -31,7 +31,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """What stands there; "" if it cannot be read."""
+        """The source text of the line; "" if it cannot be read."""
         return linecache.getline(self.file, self.number).strip()
 
     @property

@@ -1,4 +1,4 @@
-"""Questions on sizes that are not answered: the graph is broken where they are asked.
+"""Refused questions: breaks the graph at a condition on sizes instead of adding a guard.
 
 Each answer to the user's Python is a guard. Where a line of it asks what a size is and the answer is another one at
 each call (``for i in range(x.shape[0])``), a function would be compiled for every size. At a line that is refused

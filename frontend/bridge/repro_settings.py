@@ -1,4 +1,4 @@
-"""PyTorch's settings for files that show a failure again (``TORCHDYNAMO_REPRO_AFTER``, ``TORCHDYNAMO_REPRO_LEVEL``)."""
+"""PyTorch's settings for repro files (``TORCHDYNAMO_REPRO_AFTER``, ``TORCHDYNAMO_REPRO_LEVEL``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs operators beside a trace, as eager mode would, and sees what they do."""
+"""Runs operators on real tensors during a trace, and observes what they do."""
 
 from __future__ import annotations
 

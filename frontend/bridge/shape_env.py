@@ -1,4 +1,4 @@
-"""Symbols of a ShapeEnv: first values, ranges, sources, and the tensors that were traced with them."""
+"""Reads the symbols of a ShapeEnv: hints, ranges, sources, and the tensors that were traced with them."""
 
 from __future__ import annotations
 

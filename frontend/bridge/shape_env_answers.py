@@ -1,4 +1,4 @@
-"""PyTorch's shape environment asked by itself, without a trace: for `symshape corpus solve`."""
+"""Evaluates conditions in PyTorch's shape environment without a trace: for `symshape corpus solve`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
-class AskedShapeEnv:
+class QueriedShapeEnv:
     """A new environment with unbacked symbols, which are integers, and facts about them, as of ``torch._check``."""
 
     def __init__(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Operators of PyTorch's C++ that ask for sizes to take a shortcut: what they do for larger sizes is right for all.
+"""Operators whose C++ code compares sizes to take a shortcut; their general case is right for every size.
 
 ``cumsum`` has the gradient itself for its gradient where there is at most one element, and the general form gives the
 same there. So the answer is that of larger sizes, without a guard. An operator is in these tables if each of its
@@ -43,4 +43,4 @@ def is_shortcut(asking: Any) -> bool:
 
 
 _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
-_CALLING = ("torch._ops", "symshape.frontend.patches.autograd_kernels")
+_CALLING = ("torch._ops", "symshape.frontend.patches.aot_autograd.autograd_kernels")

@@ -1,4 +1,4 @@
-"""Lines of the user's program: those that the tracer gives to guards."""
+"""The user's source lines that the tracer attributes to guards."""
 
 from __future__ import annotations
 

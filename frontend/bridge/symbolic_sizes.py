@@ -1,4 +1,4 @@
-"""Sizes as the tracer has them: what is known of them, and what is asked of them at the cost of a guard."""
+"""Tests of symbolic sizes: without a guard where the shape environment knows the answer, else with one."""
 
 from __future__ import annotations
 

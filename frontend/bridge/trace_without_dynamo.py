@@ -23,7 +23,7 @@ from symshape.frontend.bridge.general_shape_env import traced_again
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.leaked_tensors import TracedTensors
 from symshape.frontend.bridge.shape_env import source_name
-from symshape.frontend.bridge.size_memory import remember
+from symshape.frontend.bridge.size_cache import start_caching
 from symshape.frontend.bridge.source_lines import user_frame_now
 
 
@@ -145,7 +145,7 @@ class Trace:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.env: Any = _shape_env_class()(duck_shape=False)
-        remember(self.env)
+        start_caching(self.env)
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.context = TracingContext(self.mode)
         self.lines = _UserLines(self.env, replaced)

@@ -1,4 +1,4 @@
-"""What nodes of a traced graph return, where a pass of PyTorch's has not said so in ``meta["val"]``."""
+"""Fills in the values of nodes of a traced graph, where a pass of PyTorch's has not set ``meta["val"]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors with which a trace ends, and what they say."""
+"""Classifies errors that end a trace, and finds out what they are about."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class RefusedArgument(RefusedCall, ValueError):
     """The same of a function of ``math``."""
 
 
-def asks_for_sizes(error: BaseException | None) -> bool:
+def is_data_dependent_error(error: BaseException | None) -> bool:
     """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
     what an operator returns."""
-    return _question(error) is not None
+    return _data_dependent_error(error) is not None
 
 
-def what_was_asked(error: BaseException) -> str:
+def data_dependent_condition(error: BaseException) -> str:
     """The question about sizes, in the tracer's words."""
-    text = str(_question(error) or error).partition("\n")[0]
+    text = str(_data_dependent_error(error) or error).partition("\n")[0]
     return text.partition(" (unhinted")[0].replace("Could not guard on", "not known:")
 
 
-def _question(error: BaseException | None) -> BaseException | None:
+def _data_dependent_error(error: BaseException | None) -> BaseException | None:
     from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedOperatorException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 

@@ -1,4 +1,4 @@
-"""The sizes of batch normalisations, for Dynamo and for AOTAutograd's first pass: found by one subtraction.
+"""The sizes of batch normalisations, computed by one subtraction, for Dynamo and for AOTAutograd's first pass.
 
 PyTorch's rule is the decomposition, some twenty operators, of which only sizes, types and layouts are kept. The results
 here are made as its results are: normalised values by an elementwise operator of the input and of what has one value
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.size_memory import memory_of_sizes
+from symshape.frontend.bridge.size_cache import cache_of_sizes
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 
 Rule = Callable[..., Any]
@@ -59,7 +59,7 @@ def functional_sizes(usual: Rule) -> Rule:
 def _is_plain(x: torch.Tensor, *parameters: torch.Tensor | None) -> bool:
     """Whether an input of symbolic sizes and what there is for each channel are as usual: there is nothing to refuse,
     and no question to ask about the channels."""
-    if memory_of_sizes(x.shape) is None or not x.is_cpu or x.dtype != torch.float32 or x.dim() < 2:
+    if cache_of_sizes(x.shape) is None or not x.is_cpu or x.dtype != torch.float32 or x.dim() < 2:
         return False
     channels = x.shape[1]
     if not isinstance(channels, int) or has_unbacked_sizes(x):

@@ -1,4 +1,4 @@
-"""What operators are in a ``vmap``, for a batch of any size.
+"""Batching rules (``vmap``) for batches of any size.
 
 PyTorch's batching rules in C++ make numbers of the sizes. These are the same in Python: a batch becomes a part of a
 dim that the operator treats element by element, or the operator is made of others.

@@ -1,4 +1,4 @@
-"""Broadcasting of sizes that may be 1: whether a dim is repeated is decided when the code runs.
+"""Broadcasting of sizes that may be 1: whether a dim is expanded is decided at call time.
 
 The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
 result is right for either, and what is asserted is eager's own rule. A size of an input that is 1 at the first call is
@@ -331,7 +331,7 @@ def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> An
 
 
 def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """What is written to has the size of the result."""
+    """An operand that is written to has the size of the result."""
     tensors = [y for y in pytree.tree_leaves((x, args, kwargs)) if isinstance(y, torch.Tensor)]
     if not any(y.requires_grad for y in tensors) or not _is_open([y.shape for y in tensors]):
         return usual(x, *args, **kwargs)

@@ -1,5 +1,7 @@
-"""Complex tensors from real ones, in parts: kernels hold no complex numbers, but their memory is pairs of real ones,
-which PyTorch has a view for."""
+"""Decomposes operators that make complex tensors of real ones.
+
+Kernels hold no complex numbers, but their memory is pairs of real ones, which PyTorch has a view for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are made of others by code which asks for sizes: here of parts that need not know them.
+"""Composite operators whose C++ code guards on sizes: decomposed without a guard.
 
 For sizes that are known the usual forms are used. What is a view of its operand is one here too.
 """
@@ -23,7 +23,7 @@ from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_s
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
-from symshape.frontend.decompositions.packed_rows import packed_kernels
+from symshape.frontend.decompositions.packed_sequences import packed_kernels
 from symshape.frontend.decompositions.padding import pad_circular
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
@@ -36,7 +36,7 @@ _torch: Any = torch  # it has no types
 
 
 def composite_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
     return {
         aten.tensor_split.sections: _tensor_split,
         aten.tensor_split.indices: _tensor_split_at,

@@ -1,4 +1,4 @@
-"""``cov`` and ``corrcoef`` of parts that are traced without reading data.
+"""Decompositions of ``cov`` and ``corrcoef`` that read no data while they are traced.
 
 Those of PyTorch test weights and degrees of freedom with ``equal``, at which the tracer stops. Here what must hold of
 weights is asserted, and what depends on the degrees of freedom is selected.
@@ -18,7 +18,7 @@ _check, _sym_max = _torch._check, _torch.sym_max
 
 
 def correlation_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
     return {aten.cov.default: _cov, aten.corrcoef.default: _corrcoef}
 
 

@@ -1,4 +1,4 @@
-"""The cross product of vectors of three components, by its components."""
+"""Decomposes the cross product of vectors of three components."""
 
 from __future__ import annotations
 

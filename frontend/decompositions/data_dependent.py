@@ -1,4 +1,4 @@
-"""Operators whose tracing asks how many elements there are, which unbacked sizes do not tell.
+"""Decompositions of operators whose tracing rules need the number of elements, which may be unbacked.
 
 The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
 sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for

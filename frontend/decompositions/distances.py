@@ -1,4 +1,4 @@
-"""Distances between rows in parts: differences, and a norm of each over the last dim."""
+"""Decomposes distances between rows: differences, and a norm over the last dim."""
 
 from __future__ import annotations
 

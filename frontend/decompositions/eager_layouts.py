@@ -1,5 +1,6 @@
-"""Results that are laid out in memory as eager mode lays them out, where PyTorch's decomposition or tracing rule has it
-otherwise: they are copied, which a kernel does by storing elsewhere.
+"""Copies results into eager mode's memory layout, where a decomposition or fake rule of PyTorch's has another.
+
+A kernel that computes such a result stores it there directly.
 
 Found by tracing every operator of PyTorch's database with its operands contiguous, permuted, channels-last and strided.
 """

@@ -1,4 +1,4 @@
-"""What operators return that PyTorch has no tracing rule for, or a wrong one: sizes, strides and types of eager mode.
+"""Fake rules for operators for which PyTorch has none, or a wrong one: sizes, strides and types of eager mode.
 
 Without one a call cannot be traced (the gradient of 3-d fractional pooling), or only as one operator that has its
 results copied into contiguous tensors (the factors of a matrix are column-major).

@@ -1,4 +1,4 @@
-"""``torch._foreach_*``, which optimizers and ``clip_grad_norm_`` call: one operation for each tensor of a list.
+"""Decomposes ``torch._foreach_*`` (optimizers, ``clip_grad_norm_``): one operation for each tensor of a list.
 
 On the CPU eager mode does the same (ForeachOpsKernels.cpp). In parts, what an optimizer does to one parameter becomes
 one kernel; whole, every list operation would be a library call that reads and writes all parameters.

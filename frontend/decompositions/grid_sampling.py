@@ -1,4 +1,4 @@
-"""Sampling at the points of a grid, and its gradient, in parts: reads and sums at indices along flattened dims.
+"""Decomposes grid sampling and its gradient: gathers and scatters along flattened dims.
 
 On CPUs float32 and float64 stay calls of ATen, in a half to a fifth of the time (docs/decisions.md, "Grid sampling").
 

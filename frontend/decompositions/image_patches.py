@@ -1,4 +1,4 @@
-"""``unfold`` and ``fold`` of images without tables of indices: patches are windows, what they add up to are slices."""
+"""Decomposes ``unfold`` and ``fold`` of images without index tensors: strided windows, sums of slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of PyTorch whose C++ takes an integer where a program has a size: the size would become a number.
+"""Replacements for functions of PyTorch whose C++ takes an integer: a symbolic size stays symbolic.
 
 Each is written with functions that take sizes, and computes what the usual one does. Which they are: those of
 ``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``, ``num_classes``), or
@@ -19,7 +19,7 @@ import torch
 from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
-from symshape.frontend.decompositions.packed_rows import pad_packed
+from symshape.frontend.decompositions.packed_sequences import pad_packed
 from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
 _torch: Any = torch  # these have no types
@@ -41,7 +41,7 @@ def linspace(
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """What is computed with: half types have no numbers for all places."""
+    """The type to compute in: half types cannot represent all positions."""
     return torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else torch.float64
 
 

@@ -1,4 +1,4 @@
-"""The gradient of ``linalg.lstsq`` where it returns residuals: PyTorch's own asks how many there are."""
+"""The gradient of ``linalg.lstsq`` where it returns residuals; PyTorch's guards on the number of residuals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ aten: Any = torch.ops.aten
 
 
 def least_squares_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
     return {aten.linalg_lstsq.default: _lstsq}
 
 

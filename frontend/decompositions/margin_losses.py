@@ -1,4 +1,4 @@
-"""``multilabel_margin_loss``, whose decomposition in PyTorch counts targets behind the first -1 as class 0.
+"""Decomposes ``multilabel_margin_loss``; PyTorch's decomposition counts targets after the first -1 as class 0.
 
 PyTorch has it at the Autograd key, so that no table of decompositions is asked; the kernel is at the keys of devices,
 which come first.

@@ -1,4 +1,4 @@
-"""``isin`` by comparisons with each of a few elements.
+"""Decomposes ``isin`` with few test elements: one comparison for each.
 
 PyTorch's decomposition compares the numbers of elements to choose between that and sorting, which makes a graph for
 each side and a guard that is no condition over integers.

@@ -1,4 +1,4 @@
-"""Functions of nested tensors (jagged layout) that PyTorch has no rule for, or one without a gradient.
+"""Functions of nested tensors (jagged layout) for which PyTorch has no rule, or one without a gradient.
 
 They are functions of the values, which are differentiated as such. Over dense dims a function is that of the values.
 Over the ragged dim it is that of padded rows, whose padding changes nothing, or of each value and what was found out

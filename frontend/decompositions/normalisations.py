@@ -1,4 +1,4 @@
-"""Statistics that a normalisation saves for its gradient, where inputs are of a half type and parameters of float32."""
+"""Decomposes normalisations. Statistics saved for half inputs and float32 parameters have the parameters' type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions and methods of Python numbers that PyTorch makes a number of where an argument is a size.
+"""Functions and methods of Python numbers that PyTorch specialises on if an argument is a size.
 
 Those of NumPy are not here: they return NumPy's numbers, which have methods (``astype``) that a size has not.
 """

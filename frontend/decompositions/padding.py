@@ -1,4 +1,4 @@
-"""Padding. ``constant_pad_nd`` that adds nothing: eager mode clones what is left, with its layout.
+"""Decomposes padding. ``constant_pad_nd`` that adds nothing clones its operand with its layout, as eager mode does.
 
 Where something is added the result is contiguous, or channels-last. So the layout follows from the amounts. PyTorch's
 tracing rules take a symbolic amount for one that adds something.
@@ -27,7 +27,7 @@ Size = Any  # int | torch.SymInt
 
 
 def constant_pad(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
-    """What is left of the tensor, cloned, where nothing is added; else the operator stays."""
+    """Without positive padding a clone of the part that is left; else the operator stays."""
     return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
 
 

@@ -1,4 +1,4 @@
-"""The gradient of padding by the values at the edge, in parts: each element is added where it was taken from."""
+"""Decomposes the gradient of replication padding: each element is added where it was taken from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages and maxima over windows in parts, where these have kernels that are not slower than the whole operator."""
+"""Decomposes average and max pooling where kernels of the parts are not slower than the library call."""
 
 from __future__ import annotations
 

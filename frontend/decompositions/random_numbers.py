@@ -1,4 +1,4 @@
-"""Random numbers of eager mode: on a CPU a graph calls the operators that eager mode calls, in its form and its order.
+"""Draws the random numbers of eager mode: on CPUs a graph calls the operators that eager mode calls, in its order.
 
 What an operator draws on a CPU depends on the operator, on the layout and the element type of what it fills, and on the
 processor, so nothing but the same call draws the same numbers. Three things would be other calls:

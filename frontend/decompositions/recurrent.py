@@ -1,4 +1,4 @@
-"""Recurrent layers, each as one library call for all lengths and batches (``symshape::opaque_call``).
+"""Makes each recurrent layer one library call for all lengths and batches (``symshape::opaque_call``).
 
 Their usual form is one of parts, step by step, so that a graph serves one length. A call runs what eager mode runs; its
 gradient runs it again, with the same random numbers where there is dropout between layers.
@@ -24,7 +24,7 @@ aten: Any = torch.ops.aten
 
 
 def recurrent_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
     layers = (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)
     return {one.input: _padded(one.input) for one in layers} | {one.data: _packed(one.data) for one in layers}
 

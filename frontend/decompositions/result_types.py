@@ -1,4 +1,4 @@
-"""The type of a result made of several tensors, by eager mode's rule, where PyTorch's tracing rule has another one.
+"""Type promotion by eager mode's rule, where PyTorch's tracing rule has another one.
 
 Both count a tensor without dims less than one with dims. PyTorch's Python rules for these operators give it dims first,
 or do not, where eager mode does the opposite: the graph then has another type than the kernel returns.

@@ -1,4 +1,4 @@
-"""``roll`` of what may be nothing, as two slices.
+"""Decomposes ``roll`` of a tensor that may be empty: two slices.
 
 PyTorch's decomposition divides by a size, and asks first whether it is 0. It also gathers by a remainder, and that
 division takes five times as long as two copies.
@@ -21,7 +21,7 @@ _torch: Any = torch  # these have no types
 
 
 @functools.cache
-def roll_of_maybe_nothing(rule: Rule) -> Rule:
+def roll_of_empty_dims(rule: Rule) -> Rule:
     """The decomposition of ``aten.roll``."""
 
     def decomposition(x: torch.Tensor, shifts: Ints, dims: Ints = ()) -> Any:

@@ -1,4 +1,4 @@
-"""``segment_reduce`` of lengths that are checked: the checks, then the operator, which checks nothing more of them."""
+"""``segment_reduce``: checks of the lengths as assertions, then the operator without checks of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""softmax, log_softmax and logsumexp along a dim in which there may be nothing.
+"""Decomposes softmax, log_softmax and logsumexp along a dim that may be empty.
 
 Eager mode's softmax of nothing is nothing, while ``amax`` refuses to take the largest of nothing: PyTorch's
 decompositions (``_softmax_unbacked_safe_amax``) make it a guard that there is something, or put -inf behind each row.
@@ -18,11 +18,11 @@ Rule = Callable[..., Any]
 
 
 @functools.cache
-def softmax_of_maybe_nothing(rule: Rule) -> Rule:
+def softmax_of_empty_dims(rule: Rule) -> Rule:
     """The decomposition of ``aten._softmax``."""
 
     def decomposition(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
-        if not _may_be_nothing(x, dim):
+        if not _may_be_empty(x, dim):
             return rule(x, dim, half_to_float)
         shifted = _shifted(x, dim)
         powers = torch.exp(shifted)
@@ -32,11 +32,11 @@ def softmax_of_maybe_nothing(rule: Rule) -> Rule:
 
 
 @functools.cache
-def log_softmax_of_maybe_nothing(rule: Rule) -> Rule:
+def log_softmax_of_empty_dims(rule: Rule) -> Rule:
     """The decomposition of ``aten._log_softmax``."""
 
     def decomposition(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
-        if not _may_be_nothing(x, dim):
+        if not _may_be_empty(x, dim):
             return rule(x, dim, half_to_float)
         shifted = _shifted(x, dim)
         return _as_result(shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True)), x, half_to_float)
@@ -45,7 +45,7 @@ def log_softmax_of_maybe_nothing(rule: Rule) -> Rule:
 
 
 @functools.cache
-def logsumexp_of_maybe_nothing(rule: Rule) -> Rule:
+def logsumexp_of_empty_dims(rule: Rule) -> Rule:
     """The decomposition of ``aten.logsumexp``, which asks whether there is an element. Of nothing it is -inf."""
 
     def decomposition(x: torch.Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
@@ -69,7 +69,7 @@ def _with_dims(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return x
 
 
-def _may_be_nothing(x: torch.Tensor, dim: int) -> bool:
+def _may_be_empty(x: torch.Tensor, dim: int) -> bool:
     return isinstance(x.shape[dim] if x.dim() else 1, torch.SymInt)
 
 

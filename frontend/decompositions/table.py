@@ -1,4 +1,4 @@
-"""Which operators AOTAutograd takes apart before there is IR, and how."""
+"""The decomposition table: which operators AOTAutograd decomposes, and how."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from symshape.frontend.decompositions.padding_gradients import replication_pad_b
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, largest_of_all, max_pool
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
-from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
+from symshape.frontend.decompositions.rolls import roll_of_empty_dims
 from symshape.frontend.decompositions.segments import segment_reduce
 from symshape.frontend.decompositions.softmax import (
-    log_softmax_of_maybe_nothing,
-    logsumexp_of_maybe_nothing,
-    softmax_of_maybe_nothing,
+    log_softmax_of_empty_dims,
+    logsumexp_of_empty_dims,
+    softmax_of_empty_dims,
 )
 from symshape.frontend.decompositions.uninitialised_memory import with_filled_memory
 
@@ -219,10 +219,10 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
 CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._to_copy.default, to_complex),
     (aten.silu.default, silu),
-    (aten.logsumexp.default, logsumexp_of_maybe_nothing),
-    (aten._softmax.default, softmax_of_maybe_nothing),
-    (aten._log_softmax.default, log_softmax_of_maybe_nothing),
-    (aten.roll.default, roll_of_maybe_nothing),
+    (aten.logsumexp.default, logsumexp_of_empty_dims),
+    (aten._softmax.default, softmax_of_empty_dims),
+    (aten._log_softmax.default, log_softmax_of_empty_dims),
+    (aten.roll.default, roll_of_empty_dims),
     (aten.native_group_norm.default, group_norm_of_channels_first),
     (aten.adaptive_max_pool2d.default, _without_a_division),
     (aten.adaptive_max_pool3d.default, _without_a_division),

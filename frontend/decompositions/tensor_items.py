@@ -1,5 +1,7 @@
-"""Items of tensors at integers that C++ would make numbers of: ``x[:, n - 1]`` at a size, a graph for each value, and
-``x[i]`` or ``x[:, i] = v`` at an index in the data, that is a tensor ``i`` without dims, or a number read from one.
+"""Items of tensors at indices that C++ would make constant: ``x[:, n - 1]`` at a size, ``x[i]`` at data.
+
+For a size, C++ would make a graph for each value. An index in the data is a tensor ``i`` without dims, or a number read
+from one.
 
 What is read is a view by ``select``, as in eager mode, and so is what is written at a size. A write at an index in the
 data is an ``index_put``, which reads the index where it is used: a row of a key-value cache is written without waiting
@@ -64,7 +66,7 @@ def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
 
 
 def elements_of(key: Any) -> tuple[Any, ...]:
-    """What there is for each dim, and more."""
+    """The elements of an index: a key that is no tuple is one."""
     return key if isinstance(key, tuple) else (key,)
 
 
@@ -138,7 +140,7 @@ def _indices(x: torch.Tensor, elements: tuple[Any, ...]) -> list[torch.Tensor | 
 
 
 def _spread(value: Any, like: torch.Tensor, rank: int) -> torch.Tensor:
-    """What is written, with at most ``rank`` dims: assignment drops leading ones."""
+    """The value to write, with at most ``rank`` dims: assignment drops leading ones."""
     if not isinstance(value, torch.Tensor):
         return torch.full((), value, dtype=like.dtype, device=like.device)
     for _ in range(value.dim() - rank):

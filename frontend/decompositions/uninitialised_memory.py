@@ -1,6 +1,8 @@
-"""Memory that a program asks for and does not write, under ``torch.use_deterministic_algorithms(True)``: eager mode
-fills it with NaN or the largest integer (``torch.utils.deterministic.fill_uninitialized_memory``), so that who reads it
-sees the same each time. Frames have a guard on the setting."""
+"""Fills uninitialised memory under ``torch.use_deterministic_algorithms(True)``, as eager mode does.
+
+That is NaN or the largest integer (``torch.utils.deterministic.fill_uninitialized_memory``), so that what is read is
+the same each time. Frames have a guard on the setting.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpolation of images, whose gradient is eager mode's operator.
+"""Decomposes interpolation of images. Its gradient is eager mode's operator.
 
 PyTorch traces the gradient of the parts: a scatter for each point of a window, 4 of a bilinear and 16 of a bicubic one,
 which adds one element after the other. The operator adds along rows.

@@ -1,4 +1,4 @@
-"""Whether a program can tell a view from a copy: it changes one of them, or its caller gets both."""
+"""Finds out whether a program can distinguish a view from a copy: it writes to one of them, or returns both."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Integers read off tensors, of which the program asserts that they are a size (``torch._check(n == x.shape[0])``), and
-booleans of which it asserts that they are true.
+"""Items that the program asserts to equal a size (``torch._check(n == x.shape[0])``) or to be true: replaced by that.
 
 The tracer puts that size wherever the integer is used, and drops the read together with the assertion. Here the
 assertion is written on the tensor, before the graph is traced further.

@@ -1,4 +1,4 @@
-"""Items at an index in the data that are changed and written back: ``cache[:, i] += row``.
+"""Items at a data-dependent index that are changed and written back: ``cache[:, i] += row``.
 
 Before: %n = i.item(); %v = torch.select(%cache, 1, %n); %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)
 After:  %v = aten.index(%cache, [None, %i]);             %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)

@@ -1,4 +1,4 @@
-"""Equal calls of a traced graph become one.
+"""Common subexpression elimination in a traced graph.
 
 As ``torch._functorch.compile_utils.fx_graph_cse``, which loads Inductor's lowerings (0.35 s of a first call), and which
 takes -0.0 for 0.0 and a draw of random numbers for any other call.

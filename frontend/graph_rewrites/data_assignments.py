@@ -1,4 +1,4 @@
-"""``p.data = v`` of an input: Dynamo's graph has it as ``set_``, and is taken apart there.
+"""``p.data = v`` of an input, which Dynamo's graph has as ``set_``: the graph is split there.
 
 AOTAutograd loses such a write, or refuses the graph. Between two parts the input itself gets the memory of ``v``, as in
 eager mode. An assignment waits until a call reads one of the two: those of an optimiser's step follow one graph.

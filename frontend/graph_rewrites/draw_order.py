@@ -1,4 +1,5 @@
-"""The order of draws of random numbers: every draw of eager mode is made, once, in eager mode's order.
+"""Keeps the order of random draws: every draw of eager mode is made once, in its order.
+
 Where backward is reordered, that holds of collectives too.
 
 A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from

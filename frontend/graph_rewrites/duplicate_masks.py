@@ -1,4 +1,4 @@
-"""Masks that are written out twice: ``x[~m] - y[~m]`` subtracts tensors of one length, which is unbacked.
+"""Recognises equal masks, so that what they select has one length: ``x[~m] - y[~m]``.
 
 While Dynamo traces, each mask has a length of its own, even where two are one computation, and what they select could
 differ in length. Here equal computations are numbered: a mask that was computed before has the length that it had, and

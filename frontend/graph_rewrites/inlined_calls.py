@@ -1,5 +1,6 @@
-"""Higher-order operators that only call their function (``invoke_quant``, and ``invoke_subgraph``, which is what
-``torch.compiler.nested_compile_region`` makes): in its place stands what it does.
+"""Inlines higher-order operators that only call their function (``invoke_quant``, ``invoke_subgraph``).
+
+``torch.compiler.nested_compile_region`` makes the latter.
 
 That a region is compiled once, however often it is called, is what ``outline-layers`` finds by itself.
 """

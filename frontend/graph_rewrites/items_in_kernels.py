@@ -1,4 +1,4 @@
-"""Items at an index in the data that only kernels read: gathers.
+"""Items at a data-dependent index that only kernels read become gathers.
 
 Before: %n = _local_scalar_dense(%i); %v = select(%x, 1, %n); %s = sum(%v)
 After:  %v = index(%x, [None, %i]);                           %s = sum(%v)

@@ -1,4 +1,4 @@
-"""What is done to a joint graph, forward and backward in one, before PyTorch's partitioner splits it."""
+"""Rewrites of the joint graph (forward and backward) before PyTorch's partitioner splits it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symshape.frontend.graph_rewrites.common_subexpressions import merged_nodes
 from symshape.frontend.graph_rewrites.draw_order import keep_draws
 from symshape.frontend.graph_rewrites.known_numbers import fold_numbers
 from symshape.frontend.graph_rewrites.saved_for_backward import (
-    make_again_what_is_read_by_address,
+    recompute_addressed_memory,
     save_what_is_compared,
     save_what_reads_mutated_inputs,
     save_what_reads_shared_memory,
@@ -31,7 +31,7 @@ def ready_to_split(rewrite: Rewrite) -> Rewrite:
         joint.graph = merged_nodes(joint.graph)
         fold_numbers(joint)
         save_what_reads_mutated_inputs(joint)
-        make_again_what_is_read_by_address(joint)
+        recompute_addressed_memory(joint)
         save_what_is_compared(joint)
         keep_draws(joint)
         keep_collectives(joint)

@@ -1,4 +1,4 @@
-"""Nodes of a traced graph whose values are numbers, not symbols."""
+"""Replaces nodes of a traced graph whose values are known numbers by these numbers."""
 
 from __future__ import annotations
 

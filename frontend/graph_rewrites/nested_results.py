@@ -1,4 +1,4 @@
-"""Nested tensors that a graph returns with offsets of its own are returned as their parts, and made of these again.
+"""Nested tensors with offsets of their own that a graph returns: returned as parts, and rebuilt by the caller.
 
 AOTAutograd traces a graph more than once. Each time the offsets that it computes are others, with a ragged size of
 their own: the gradient of such a result has another ragged size than the result, and no rule takes both. The parts are

@@ -1,4 +1,4 @@
-"""Calls with ``out=`` in a Dynamo graph, as a call without it and a copy.
+"""Replaces calls with ``out=`` in a Dynamo graph by a call without it and a copy.
 
 What some composite operators write into ``out`` is lost when AOTAutograd makes a graph functional: it would return the
 argument as it was (``torch.linalg.matrix_rank``). Others cannot be traced with it: their rules know no symbolic sizes

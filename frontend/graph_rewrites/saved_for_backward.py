@@ -1,4 +1,4 @@
-"""What forward saves for backward, which may not compute it again.
+"""Values that forward saves for backward, because backward must not recompute them.
 
 **What reads an input that is written to.** Autograd refuses to keep what is written to: ``y = x * m.exp(); m.mul_(2)``
 would be an error that eager mode has not.
@@ -64,7 +64,7 @@ def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
             operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def make_again_what_is_read_by_address(joint: torch.fx.GraphModule) -> None:
+def recompute_addressed_memory(joint: torch.fx.GraphModule) -> None:
     """Backward does not read the memory around what forward has written to a part of."""
     from torch.utils.checkpoint import CheckpointPolicy
 

@@ -1,4 +1,4 @@
-"""Products of matrices with a bias, on GPUs: the product alone, and the addition as part of the kernel that reads it.
+"""On GPUs, splits matrix products with a bias: the product alone, and an addition that fuses with its readers.
 
 Before: %h = addmm(%bias, %a, %b); %y = gelu(view(%h))
 After:  %p = mm(%a, %b); %h = add(%p, %bias); %y = gelu(view(%h)), where the addition is in gelu's kernel

@@ -1,4 +1,4 @@
-"""Symbols that backward is given on their own.
+"""Saves symbols for backward that no saved tensor has as a size.
 
 A graph of Dynamo's has an argument for each symbol. One that is traced without Dynamo reads sizes off its tensors, and
 what the partitioner saves for backward may be a product of two sizes, and no tensor that shows either of them. Each

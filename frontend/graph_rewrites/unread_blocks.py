@@ -1,4 +1,4 @@
-"""Blocks of queries in the block mask of a ``flex_attention``, which only gradients read.
+"""Removes the lists of query blocks from the block mask of a ``flex_attention``; only gradients read them.
 
 PyTorch hands them to the operator all the same, and where the mask is made in the graph it computes them by sorting.
 """

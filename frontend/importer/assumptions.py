@@ -1,4 +1,4 @@
-"""``assume=[...]`` of ``symshape.compile``: conditions over sizes in the user's words, trusted by the compiler."""
+"""``assume=[...]`` of ``symshape.compile``: parses conditions over sizes, which the compiler trusts."""
 
 from __future__ import annotations
 

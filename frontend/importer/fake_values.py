@@ -1,4 +1,4 @@
-"""IR values for a graph's fake values: types, layouts, and the symbols that a call brings in."""
+"""Imports fake values: their IR types and layouts, and new symbols in them."""
 
 from __future__ import annotations
 

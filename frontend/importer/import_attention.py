@@ -1,5 +1,6 @@
-"""``flex_attention``: its score and mask functions become code for a tile of the scores; ``host.attention`` goes over
-the tiles that the block mask names.
+"""Imports ``flex_attention``: score and mask functions become functions of a tile.
+
+``host.attention`` loops over the tiles that the block mask lists.
 
 Both functions are given for one score. As in PyTorch's own rule they are mapped over batch, heads, rows and columns,
 and what comes of that is traced for a tile of any size, at any place.
@@ -58,7 +59,7 @@ class _Attention:
 
     @property
     def captures(self) -> list[Any]:
-        """What a tile needs besides itself: nodes, each once; numbers are part of the trace."""
+        """The captured values of a tile's function: nodes, each once; numbers are part of the trace."""
         both = (*self.score_captures, *self.mask_captures)
         return list(dict.fromkeys(one for one in both if isinstance(one, torch.fx.Node)))
 

@@ -1,4 +1,4 @@
-"""``torch.cond``: each branch becomes a function of the module, the call of one of them a ``host.cond``."""
+"""Imports ``torch.cond``: each branch becomes a function of the module, the call a ``host.cond``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _import_branches(
 
 
 def _results(importer: Importer, fakes: list[Any]) -> tuple[list[Any], list[int]]:
-    """What is known of the results before the call, and the positions of those that the call makes."""
+    """The symbols of results that are known before the call, and the positions of new ones."""
     results: list[Any] = [None] * len(fakes)
     kept = []
     for i, fake in enumerate(fakes):

@@ -1,4 +1,4 @@
-"""FX graph to the ``imported`` stage: one ``host.call`` for each node, one ``symshape.bind`` for each tensor."""
+"""Imports an FX graph as stage ``imported``: one ``host.call`` for each node, one ``symshape.bind`` for each tensor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""``while_loop``, ``scan``, ``associative_scan`` and ``map``: what they run is a function of the module, which
-``host.while``, ``host.scan`` and ``host.associative_scan`` call.
+"""Imports ``while_loop``, ``scan``, ``associative_scan`` and ``map``: their functions become functions of the module.
+
+``host.while``, ``host.scan`` and ``host.associative_scan`` call these.
 
 A function is called with tensors of one layout at every step: what is given to the operator, and what its body returns
 for the next step, is copied where it has other strides.

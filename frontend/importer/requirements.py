@@ -1,4 +1,4 @@
-"""What the compiler must require of an input becomes a guard of the ShapeEnv: Dynamo then checks it for the entry."""
+"""Adds requirements of the compiler on inputs as guards to the ShapeEnv, so that Dynamo checks them for the entry."""
 
 from __future__ import annotations
 

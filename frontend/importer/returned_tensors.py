@@ -1,4 +1,4 @@
-"""What a graph's caller can tell of two tensors that it gets in one memory: which of them is a view of the other.
+"""Aliasing of returned tensors: which is a view of which, as the caller can observe.
 
 Eager mode returns the view ``v[1:]`` with ``v`` as its base: what is written to one by way of autograd is seen by the
 other, and AOTAutograd asks for the base when a later graph writes to one of them. ``v.detach()`` is in the same memory,

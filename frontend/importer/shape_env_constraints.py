@@ -1,4 +1,4 @@
-"""What the ShapeEnv knows becomes ``assume``, what it deferred becomes ``expect_true``, each at the user's line."""
+"""Imports a ShapeEnv: facts become ``assume``, deferred assertions ``expect_true``, each with the user's line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guards and runtime assertions of a ShapeEnv as conditions, each with its line. No MLIR here."""
+"""Converts guards and runtime assertions of a ShapeEnv to conditions, each with its line. Imports no MLIR."""
 
 from __future__ import annotations
 

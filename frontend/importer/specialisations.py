@@ -1,4 +1,4 @@
-"""Which line pinned which size: sizes that tracing left only one value, and sizes that it made equal."""
+"""Specialisations, each with its line: symbols that tracing made constant, or equal to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of higher-order operators become functions of the module: what branches and bodies of loops share."""
+"""Imports graphs of higher-order operators as functions of the module: shared by branches and bodies of loops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Subgraph:
 
     @property
     def returned(self) -> list[Any]:
-        """What the graph returns at ``outputs``: nodes, or integers that every call returns."""
+        """The graph's outputs at positions ``outputs``: nodes, or integers that every call returns."""
         items = returned_items(self.graph)
         return items if self.outputs is None else [items[i] for i in self.outputs]
 
@@ -56,7 +56,7 @@ class Kept(Exception):
 
 
 def returned_items(graph: torch.fx.GraphModule) -> list[Any]:
-    """What a graph returns, as a list."""
+    """The outputs of a graph, as a list."""
     items: Any = next(iter(graph.graph.find_nodes(op="output"))).args[0]
     return list(items) if isinstance(items, (list, tuple)) else [items]
 
@@ -74,7 +74,7 @@ def no_function_left(importer: Importer) -> Iterator[None]:
 
 
 def inputs_of(graph: torch.fx.GraphModule) -> list[Any]:
-    """What a graph's arguments look like."""
+    """The fake values of a graph's arguments."""
     return [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
 
 

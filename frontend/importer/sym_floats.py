@@ -1,4 +1,4 @@
-"""SymFloat values as f64 arithmetic on sizes."""
+"""Imports SymFloats as f64 arithmetic on sizes."""
 
 from __future__ import annotations
 

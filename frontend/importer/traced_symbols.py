@@ -1,4 +1,4 @@
-"""The symbols of a traced graph: which there are, what is known of them, and where their values are read."""
+"""The symbols of a traced graph: ranges, facts, and where their values are read."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _FACTS: WeakKeyDictionary[Any, tuple[int, Facts]] = WeakKeyDictionary()
 
 
 def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
-    """What guards and runtime assertions say so far; or only ``conditions``."""
+    """The facts of the guards and runtime assertions so far; or only of ``conditions``."""
     if conditions is not None:
         return _facts(env, conditions)
     guards, _, asserted = guard_counts(env)

@@ -1,4 +1,4 @@
-"""Storage offsets of views that start at a data-dependent position: symbols that nothing shows."""
+"""Storage offsets of views that start at a data-dependent position: unbacked symbols that no input binds."""
 
 from __future__ import annotations
 

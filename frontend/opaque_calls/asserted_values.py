@@ -1,4 +1,4 @@
-"""Functions that test values of a tensor and raise, which ends a trace: here the test is an assertion in the graph."""
+"""Functions that test values of a tensor and raise: the test becomes an assertion in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided of a frame while it is compiled: where its graph is broken, which masks have lengths of their own.
+"""Decisions about a frame that is traced again: where its graph breaks, which masks have lengths of their own.
 
 A decision that is found late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
 again with it.
@@ -109,7 +109,7 @@ def call_site(node: torch.fx.Node) -> CallSite:
 _SAID: set[CallSite] = set()
 
 
-def say_broken(name: str, line: str, reason: str, hint: str = "") -> None:
+def log_broken_frame(name: str, line: str, reason: str, hint: str = "") -> None:
     """Tells, once for each line, where a graph is broken. ``hint``: what to do about it."""
     if (name, line) not in _SAID:
         _SAID.add((name, line))
@@ -119,5 +119,5 @@ def say_broken(name: str, line: str, reason: str, hint: str = "") -> None:
 def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
     """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
     name, line = call_site(node)
-    say_broken(name, line, reason, hint)
+    log_broken_frame(name, line, reason, hint)
     unimplemented(f"{name} at {line}", reason, error, hint)

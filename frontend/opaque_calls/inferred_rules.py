@@ -1,4 +1,4 @@
-"""Fake rules for operators that have none: what ``operator_samples`` learns by running them on made-up operands.
+"""Infers fake rules for operators that have none, from samples (``operator_samples``).
 
 The tracer asks here when it meets an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake
 rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which
@@ -34,7 +34,7 @@ from symshape.frontend.bridge.tracing_errors import unsupported
 from symshape.frontend.opaque_calls.operator_samples import (
     SMALLEST,
     Flag,
-    NothingLearnt,
+    NoRuleFound,
     Operand,
     OperatorCall,
     Real,
@@ -101,7 +101,7 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
             for name in wanted.names:
                 int(symbols[name])  # a guard, which makes it a constant
             continue
-        except NothingLearnt as error:
+        except NoRuleFound as error:
             raise NoFakeRule(op, str(error), traced_line_now()) from error
         _say(op, call, rule)
         with mode:
@@ -253,7 +253,7 @@ def _outcome(keyed: _Keyed) -> ResultRule | tuple[type[Exception], tuple[Any, ..
     except Specialise as error:
         return Specialise, (error.names,)
     except Exception as error:
-        return NothingLearnt, (str(error) if isinstance(error, NothingLearnt) else f"{type(error).__name__}: {error}",)
+        return NoRuleFound, (str(error) if isinstance(error, NoRuleFound) else f"{type(error).__name__}: {error}",)
 
 
 # --- fake results ----------------------------------------------------------------------------------------------------

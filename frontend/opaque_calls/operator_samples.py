@@ -1,4 +1,4 @@
-"""What an operator returns for made-up operands of several sizes, and the rule for its results that follows.
+"""Runs an operator on sample operands of several sizes, and derives a rule for its results.
 
 The operator itself is run, on tensors that nobody else has: with sizes that keep what is equal in the call at hand,
 each of them moved alone or with its equals, and with several kinds of data for the same sizes: a size that differs
@@ -43,7 +43,7 @@ _USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
 Values = dict[str, int]
 
 
-class NothingLearnt(Exception):
+class NoRuleFound(Exception):
     """No rule was found, and why."""
 
 
@@ -129,7 +129,7 @@ class TensorRule:
 
 @dataclass(frozen=True)
 class ResultRule:
-    """What an operator returns: for each leaf a TensorRule, the type of a number, or None."""
+    """The results of an operator: for each leaf a TensorRule, the type of a number, or None."""
 
     leaves: tuple[Any, ...]
     spec: Any
@@ -151,7 +151,7 @@ class _Sample:
 
 
 def learn(call: OperatorCall) -> ResultRule:
-    """The rule of a call. NothingLearnt where the operator fails on all that was made up, changes or returns what it
+    """The rule of a call. NoRuleFound where the operator fails on all that was made up, changes or returns what it
     was given, or where what it returns has another rank or type for other sizes; Specialise."""
     return _Rules(call, _Experiment(call).samples()).rule()
 
@@ -170,7 +170,7 @@ class _Experiment:
         chosen = next(filter(self._runs, itertools.islice(self._choices(), _MOST_CHOICES)), None)
         if chosen is None:
             reason = f"{type(self.error).__name__}: {self.error}" if self.error else "its operands would be too large"
-            raise NothingLearnt(f"it failed on every input that was made up for it, the last time with {reason}")
+            raise NoRuleFound(f"it failed on every input that was made up for it, the last time with {reason}")
         self.base, self.found = chosen, []
         self.kinds = [kind for kind in KINDS if self._run(chosen, kind)]
         self.groups = [group for group in map(self._movable, self._names) if group]
@@ -293,7 +293,7 @@ class _Experiment:
                 self.error = error
                 return False
             if not all(map(torch.equal, before, operands)):
-                raise NothingLearnt("it changes an operand, which it does not declare (mutates_args)")
+                raise NoRuleFound("it changes an operand, which it does not declare (mutates_args)")
             self.sizes_of_values |= seen.sizes_of_values
             self.found.append(_sample(values, result, operands))
         return True
@@ -341,18 +341,18 @@ def _sample(values: Values, result: Any, operands: Sequence[torch.Tensor]) -> _S
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     taken = [storage_of(tensor) for tensor in (*operands, *tensors) if tensor.numel()]
     if len(set(taken)) < len(taken):
-        raise NothingLearnt("it returns an operand, or a view of one or of another result: it has to return a clone")
+        raise NoRuleFound("it returns an operand, or a view of one or of another result: it has to return a clone")
     return _Sample(values, tuple(map(_leaf, leaves)), spec)
 
 
 def _leaf(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_quantized:
-            raise NothingLearnt(f"it returns a tensor of type {type(value).__name__}, {value.layout}")
+            raise NoRuleFound(f"it returns a tensor of type {type(value).__name__}, {value.layout}")
         return _Tensor(value.dtype, value.device, tuple(value.shape), value.stride())
     if value is None or type(value) in (int, float, bool):
         return None if value is None else type(value)
-    raise NothingLearnt(f"it returns a {type(value).__name__}, which no graph holds")
+    raise NoRuleFound(f"it returns a {type(value).__name__}, which no graph holds")
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ class _Rules:
         if formula is not None and formula.variables:
             raise Specialise(formula.variables)
         what = "how many results it has" if formula is None else "the rank or the type of its results"
-        raise NothingLearnt(f"{what} depends on sizes or on data")
+        raise NoRuleFound(f"{what} depends on sizes or on data")
 
     def _leaf(self, position: int) -> Any:
         seen = [sample.leaves[position] for sample in self.samples]

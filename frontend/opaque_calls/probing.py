@@ -1,4 +1,4 @@
-"""The results of a call, found by running it with sizes picked for unbacked ones.
+"""Finds the results of a call by running it with values picked for the unbacked sizes.
 
 A tracing rule that asks for an unbacked size fails, but the call itself needs only sizes that fit. It is run on tensors
 without data for several choices: the rank and the type of its results must be the same for all, 0 and 1 among them, and

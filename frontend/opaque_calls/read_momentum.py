@@ -1,5 +1,7 @@
-"""Batch normalisation whose momentum is read from a tensor: ``BatchNorm1d(momentum=None)`` divides 1 by the number of
-batches. To the tracer that is a number that cannot be known; here the average is arithmetic with it.
+"""Batch normalisation whose momentum is read from a tensor (``BatchNorm1d(momentum=None)``).
+
+It divides 1 by the number of batches. To the tracer that is a number that cannot be known; here the average is
+arithmetic with it.
 """
 
 from __future__ import annotations

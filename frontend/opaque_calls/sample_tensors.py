@@ -1,5 +1,7 @@
-"""Data for tensors that an operator is tried on: of several kinds, so that one of them is to its liking, and so that
-results whose sizes are in the data show it."""
+"""Sample data of several kinds for the operands of an operator.
+
+One kind is likely to be accepted by the operator, and results whose sizes depend on data differ between kinds.
+"""
 
 from __future__ import annotations
 

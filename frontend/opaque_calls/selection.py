@@ -1,4 +1,4 @@
-"""Which calls of a traced graph become one operator: those whose tracing asks for an unbacked size.
+"""Selects the calls of a traced graph that become opaque calls: those whose tracing guards on an unbacked size.
 
 While Dynamo traces, the result of such a call is made from what `Probe` finds, and the call is marked; before the graph
 is compiled, marked calls are replaced by ``symshape::opaque_call``. So are calls that only fail when AOTAutograd traces
@@ -22,7 +22,7 @@ from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
-from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
+from symshape.frontend.bridge.tracing_errors import data_dependent_condition, failing_node, is_data_dependent_error
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.data_assignments import is_assignment, keeps_layout
@@ -94,7 +94,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                 break_graph(node, missing.reason, error, missing.hint)
             if is_gradient(node):
                 break_at_gradient(node, error)
-            if not asks_for_sizes(error):
+            if not is_data_dependent_error(error):
                 raise
             try:
                 if is_in_vmap():
@@ -102,7 +102,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                 refuse_to_run(node.target, may_probe())
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotOpaque as refused:
-                break_graph(node, f"{refused}; {what_was_asked(error)}", error)
+                break_graph(node, f"{refused}; {data_dependent_condition(error)}", error)
 
     return run_node
 
@@ -187,7 +187,7 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
     if missing is not None:
         _break_before(missing, gm, error)
         return False
-    node = failing_node(error) if asks_for_sizes(error) else None
+    node = failing_node(error) if is_data_dependent_error(error) else None
     gradient = failing_gradient(gm, error) if node is None else None
     if gradient is not None:
         _reanalyse(gradient, cannot_be_traced(error), error)
@@ -198,7 +198,7 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
         call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node))[0]
         refuse_shared(node, call)
     except NotOpaque as refused:
-        _reanalyse(node, f"{refused}; {what_was_asked(error)}", error)
+        _reanalyse(node, f"{refused}; {data_dependent_condition(error)}", error)
     node.meta[_MARK] = call
     return True
 

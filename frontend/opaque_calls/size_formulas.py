@@ -1,4 +1,4 @@
-"""Formulas of sizes, found from what an operator returned for several choices of its operands' sizes.
+"""Fits formulas of result sizes to what an operator returned for several sizes of its operands.
 
 A sample is the values of some variables (sizes of operands and integer arguments) and the value that was seen. The
 formulas that are tried, the simplest first: a constant, one variable, a polynomial (sums, multiples, products, pairs

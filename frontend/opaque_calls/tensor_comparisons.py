@@ -1,4 +1,4 @@
-"""Functions that compare tensors and return a Python bool, at which the tracer breaks the graph.
+"""Functions that compare tensors and return a Python bool, which would break the graph.
 
 Here the result is a tensor, and what reads it an ``item``, which can be returned, asserted, and branched on as others.
 """

@@ -1,4 +1,4 @@
-"""Calls of ``torch.autograd.grad`` in a graph, and where they break it after all.
+"""Calls of ``torch.autograd.grad`` in a graph: which can be traced, and which break it.
 
 Their gradients are a part of the graph, and so may be differentiated. What fails or would be lost is for eager mode.
 """

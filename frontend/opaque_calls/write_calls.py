@@ -1,4 +1,4 @@
-"""Writes a call as text (`symshape/artifact/call_text.py`), while it is traced."""
+"""Serialises a call as text (`symshape/artifact/call_text.py`) while it is traced."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The table of all patches of PyTorch, and `in_force`, the only way to apply them.
 
-The rows are in ``frontend/patches/tables/``, one file per subject. ``in_force`` applies the changes of a scope under
-Dynamo's compile lock, and reverts them whatever is raised. A nested scope (of the same thread) applies only changes
-that are not in force yet, but sets settings again. Rows are applied in order: if two rows replace the same function,
-the later replacement calls the earlier one.
+The rows of a subject are in its folder (``frontend/patches/sizes/size_rows.py``), beside the replacements.
+``in_force`` applies the changes of a scope under Dynamo's compile lock, and reverts them whatever is raised. A nested
+scope (of the same thread) applies only changes that are not in force yet, but sets settings again. Rows are applied in
+order: if two rows replace the same function, the later replacement calls the earlier one.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ from types import ModuleType
 
 from torch._dynamo.convert_frame import compile_lock
 
+from symshape.frontend.patches import settings_rows
+from symshape.frontend.patches.aot_autograd import aot_autograd_rows
+from symshape.frontend.patches.checks import check_rows
+from symshape.frontend.patches.fake_results import fake_result_rows
+from symshape.frontend.patches.inputs import input_rows
+from symshape.frontend.patches.jit import jit_rows
+from symshape.frontend.patches.nested_tensors import nested_tensor_rows
+from symshape.frontend.patches.opaque_calls import opaque_call_rows
 from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.python import python_rows
 from symshape.frontend.patches.settings import Change
-from symshape.frontend.patches.tables import (
-    check_rows,
-    fake_result_rows,
-    graph_rows,
-    input_rows,
-    jit_rows,
-    nested_tensor_rows,
-    opaque_rows,
-    python_rows,
-    settings_rows,
-    size_rows,
-    speed_rows,
-    subgraph_rows,
-    unbacked_rows,
-)
+from symshape.frontend.patches.sizes import size_rows
+from symshape.frontend.patches.speed import speed_rows
+from symshape.frontend.patches.subgraphs import subgraph_rows
+from symshape.frontend.patches.unbacked import unbacked_rows
 
 # Title and module of each table; the module's docstring describes it in the reference. The order matters if rows of two
 # tables replace one function: a cache wraps the rules whose results it keeps (sizes before speed), and opaque calls
@@ -47,8 +45,8 @@ TABLES: tuple[tuple[str, ModuleType], ...] = (
     ("Python", python_rows),
     ("Checks", check_rows),
     ("Subgraphs", subgraph_rows),
-    ("Opaque calls and fake rules", opaque_rows),
-    ("AOTAutograd", graph_rows),
+    ("Opaque calls and fake rules", opaque_call_rows),
+    ("AOTAutograd", aot_autograd_rows),
     ("symshape.jit", jit_rows),
 )
 PATCHES: tuple[Patch, ...] = tuple(patch for _, table in TABLES for patch in table.ROWS)

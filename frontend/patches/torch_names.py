@@ -1,34 +1,32 @@
-"""String attributes of PyTorch's own classes and functions: ``type(weight).__module__.startswith("torchao.")``."""
+"""Dotted names of PyTorch that several rows use, and signatures that several probes expect."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
-from torch._dynamo.symbolic_convert import InstructionTranslatorBase
-from torch._dynamo.variables import ConstantVariable, TorchInGraphFunctionVariable
-from torch._dynamo.variables.misc import GetAttrVariable
-
-from symshape.frontend.patches.patch import Changes
-
-
-def names_are_strings(changes: Changes) -> None:
-    """Makes these attributes constants. Libraries ask for a class's module; Dynamo guards the class."""
-    changes.wrap(InstructionTranslatorBase, "_load_attr", _loading)
-
-
-@functools.cache
-def _loading(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``_load_attr``, whose result for a class callable in the graph (``torch.nn.Parameter``) has no methods."""
-
-    @functools.wraps(usual)
-    def _load_attr(self: Any, attr: Any) -> None:
-        usual(self, attr)
-        found = self.stack[-1]
-        if isinstance(found, GetAttrVariable) and isinstance(found.obj, TorchInGraphFunctionVariable):
-            text = getattr(found.obj.value, found.name)
-            if type(text) is str:
-                self.stack[-1] = ConstantVariable.create(text)
-
-    return _load_attr
+SIZES = "torch.fx.experimental.symbolic_shapes"
+FUNCTIONAL = "torch._subclasses.functional_tensor.FunctionalTensorMode"
+NODE = "torch.fx.experimental.sym_node.SymNode"
+FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
+STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"
+VARIABLES = "torch._dynamo.variables"
+TENSOR = f"{VARIABLES}.tensor.TensorVariable"
+SYM_NODE = f"{VARIABLES}.tensor.SymNodeVariable"
+IN_GRAPH = f"{VARIABLES}.torch.TorchInGraphFunctionVariable"
+TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
+OUTPUT = "torch._dynamo.output_graph"
+PARTITIONERS = "torch._functorch.partitioners"
+AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
+CAPTURE = "torch._functorch._aot_autograd.graph_capture"
+CHECKPOINT = f"{VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
+NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
+BUILDER = f"{VARIABLES}.builder"
+REGIONS = f"{VARIABLES}.invoke_subgraph"
+VIEWS = "torch._subclasses.fake_impls"
+RULES = "torch._library.utils"
+DEBUG = "torch._dynamo.repro.after_dynamo.WrapBackendDebug"
+HIGHER_ORDER = "torch._higher_order_ops"
+ASSOCIATIVE = f"{HIGHER_ORDER}.associative_scan"
+MATERIALIZE = "fn, args, include_key_set, exclude_key_set, force_enable_grad, subgraph_decomp_table"
+ASSOCIATIVE_VARIABLE = f"{VARIABLES}.higher_order_ops.AssociativeScanHigherOrderVariable"
+PARTIAL = "self, func, args, keywords, original_cache_hash, **kwargs"
+DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
+FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")

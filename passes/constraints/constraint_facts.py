@@ -1,4 +1,4 @@
-"""The questions of the constraint passes to the prover, in one place."""
+"""The prover as the constraint passes use it: facts of a function, and queries about its constraints."""
 
 from __future__ import annotations
 

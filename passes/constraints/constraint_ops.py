@@ -1,4 +1,4 @@
-"""Constraints as operations: finding them, writing conditions, merging them without losing where they came from."""
+"""Finds, writes and merges constraint operations, and keeps their locations."""
 
 from __future__ import annotations
 

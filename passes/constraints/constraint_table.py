@@ -1,4 +1,4 @@
-"""All constraints of a module as a table: those that passes removed, and those that are left."""
+"""The table of all constraints of a module: removed and remaining ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def record(context: PassContext, op: Any, condition: Condition, status: str) -> 
 
 
 def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
-    """Those that are left, in order, then those that the passes of ``context`` removed."""
+    """The remaining constraints, in order, then those that the passes of ``context`` removed."""
     entries: list[Entry] = []
     with module.context:
         for block in main_blocks(module):

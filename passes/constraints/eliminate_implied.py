@@ -1,4 +1,4 @@
-"""eliminate-implied: constraints that say nothing new vanish; one that can never hold is an error."""
+"""eliminate-implied: removes implied constraints; one that can never hold is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hoist-guards: checks are made before any work that they do not need."""
+"""hoist-guards: moves checks before all work that they do not need."""
 
 from __future__ import annotations
 

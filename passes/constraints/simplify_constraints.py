@@ -1,4 +1,4 @@
-"""simplify-constraints: every constraint in canonical form, one for each conjunct, none twice."""
+"""simplify-constraints: brings constraints to canonical form, one for each conjunct, without duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass whose fields are its options.
+"""The base class of passes: a frozen dataclass whose fields are its options.
 
 A pass is written once and serves everywhere: ``symshape-opt --my-pass``,
 ``--pass-pipeline='builtin.module(my-pass{n=2})'`` and ``torch.compile(options={"passes": ["my-pass{n=2}"]})``.
@@ -22,7 +22,7 @@ from symshape.prover.numbers.condition import Condition
 LOOPS = "loops"
 
 
-def _require_nothing(condition: Condition, reason: str) -> None:
+def _ignore_requirement(condition: Condition, reason: str) -> None:
     raise CompileError(
         f"a pass requires `{condition}` of an input: {reason}",
         next_step="compile through a frontend (it ties requirements to the inputs' guards), or disable the pass",
@@ -54,7 +54,7 @@ class PassContext:
     remarks: dict[str, list[Any]] = field(default_factory=dict)
     constraints: list[Any] = field(default_factory=list)
     scratch: dict[str, Any] = field(default_factory=dict)
-    require: Callable[[Condition, str], None] = _require_nothing
+    require: Callable[[Condition, str], None] = _ignore_requirement
 
 
 @dataclass(frozen=True)

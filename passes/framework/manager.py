@@ -1,4 +1,4 @@
-"""Runs passes: ours and MLIR's in one list; where each is verified, with a replayable dump when one fails."""
+"""Runs pipelines of our passes and MLIR's, verifies, and dumps the IR before a pass that fails."""
 
 from __future__ import annotations
 

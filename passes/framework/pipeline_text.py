@@ -1,4 +1,4 @@
-"""Pipeline text to steps: ``builtin.module(fold-sizes,canonicalize,func.func(cse))`` is split at top-level commas.
+"""Parses pipeline text: ``builtin.module(fold-sizes,canonicalize,func.func(cse))`` is split at top-level commas.
 
 Our passes have no textual name inside MLIR, so each element is looked up in the registry first; what is not ours stays
 text and is run by MLIR.

@@ -1,4 +1,4 @@
-"""Each launch writes memory of its own, after MLIR's passes as well."""
+"""Restores one destination per launch after MLIR's CSE has merged equal allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values must exist in a kernel of their own choosing, and which float to where they are read."""
+"""Selects the anchors: values that are materialised. All others float to their readers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Functions that call themselves once for each operation of a chain, without Python's stack: a chain may be thousands
-of operations long, and a thread's stack may be small."""
+"""Recursion over chains of thousands of operations, without Python's stack.
+
+A thread's stack may be small.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers made of sizes that a kernel could not compute in 64 bits: the host program computes them, exactly.
+"""Size expressions that may overflow 64 bits in a kernel: the host program computes them exactly.
 
 In ``x * (n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)))`` Python's integers have as many bits as they need. A kernel has
 64 of them, and the divisor needs more from n = 2,097,154 on.

@@ -1,4 +1,4 @@
-"""fuse-into-scatters: what is computed for a scatter alone is computed by its kernel."""
+"""fuse-into-scatters: fuses producers that only a scatter reads into its kernel."""
 
 from __future__ import annotations
 

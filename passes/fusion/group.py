@@ -1,4 +1,4 @@
-"""Grouping: which values are computed in which kernel.
+"""Groups anchors into kernels.
 
 Anchors are the values that must exist: reductions, scans, values that a library call or a result needs in memory, and
 values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where

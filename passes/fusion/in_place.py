@@ -1,4 +1,4 @@
-"""Which inputs of a kernel may share memory with one of its outputs."""
+"""Finds inputs of a kernel that may share memory with one of its outputs."""
 
 from __future__ import annotations
 

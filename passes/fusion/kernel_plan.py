@@ -78,7 +78,7 @@ class _Planner:
 
     @property
     def facts(self) -> Facts:
-        """Those of the graph, and the ranges of the kernel's dims; made on first use."""
+        """The facts of the graph, and the ranges of the kernel's dims; made on first use."""
         if self._facts is None:
             self._facts = self.grouping.facts.with_dims({f"d{i}": s for i, s in enumerate(self.group.space)})
         return self._facts

@@ -1,5 +1,4 @@
-"""Which sizes a kernel takes as arguments: only those that it uses, so that equal loops over other sizes share a
-kernel.
+"""Selects the sizes that a kernel takes as arguments: only those it uses, so that equal loops share one kernel.
 
 A number that takes more than 64 bits to compute is an argument too (``passes/fusion/exact_numbers.py``).
 

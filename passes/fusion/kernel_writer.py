@@ -1,4 +1,4 @@
-"""Writes a kernel function, in the one normal form of docs/kernels.md, from its plan."""
+"""Writes a kernel function in normal form (docs/kernels.md) from its plan."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class KernelWriter:
         return kernel_attributes(kind, len(self.plan.inputs), len(self.plan.stores), pairs, by_value)
 
     def _assume_rows(self) -> None:
-        """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
+        """The facts about each index argument: bounds and a divisor. Kernels are shared only if they agree."""
         for size in self.taken.arguments:
             if size not in self.rows:
                 self.rows[size] = self.taken.known(size, self.facts)

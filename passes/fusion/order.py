@@ -1,4 +1,4 @@
-"""Which kernels must have run before which: what keeps fusion from making a circle."""
+"""Dependences between groups, which keep fusion from making a cycle."""
 
 from __future__ import annotations
 

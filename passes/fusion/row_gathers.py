@@ -1,4 +1,4 @@
-"""Gathers of whole rows: the index is one for all of the innermost dim, so that what they read lies side by side."""
+"""Finds gathers of whole rows, whose index does not depend on the innermost dim, so that reads are contiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging groups that read the same tensor over the same space: it is then read once."""
+"""Merges groups that read the same tensor over the same space, so that it is read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations written at the end of a block, put where they belong."""
+"""Sorts the operations of a block topologically after new ones were appended."""
 
 from __future__ import annotations
 

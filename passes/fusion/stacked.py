@@ -1,4 +1,4 @@
-"""Merging a group with one whose results it reads, point by point: they stay in registers.
+"""Merges a group with a producer whose results it reads at the same points, so that they stay in registers.
 
 A reader joins one group. Where it reads members of two, as an interpolation between two interpolated rows does, the
 other one is merged with it here.

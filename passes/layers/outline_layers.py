@@ -1,4 +1,4 @@
-"""outline-layers: layers that are equal become calls of one function, which is then lowered and fused once."""
+"""outline-layers: makes equal layers calls of one function, which is lowered and fused once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a function repeats a sequence of operations: the layers of a model, found in the traced graph.
+"""Finds repeated sequences of operations in a function: the layers of a model.
 
 A layer is a sequence of library calls that is there several times in a row, each time with the same attributes, types
 and layouts. Where one layer ends and the next begins is open: it is decided so that nothing is computed in two kernels
@@ -382,7 +382,7 @@ class _Reader:
         return self.counts[value]
 
     def _needed(self, first: int, period: int, shared: Set[int]) -> list[int]:
-        """Those of ``shared`` that a layer needs, with their binds, in order."""
+        """The operations of ``shared`` that a layer needs, with their binds, in order."""
         found: set[int] = set()
         waiting = [value for item in self.items[first : first + period] for value in item.operands]
         while waiting:
@@ -434,7 +434,7 @@ def _item_size(value: ir.Value) -> int:
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
-    """Those of an operation, and of all in its regions."""
+    """The operands of an operation, and of all in its regions."""
     found = list(op.operands)
     for region in op.regions:
         for block in region.blocks:

@@ -1,4 +1,4 @@
-"""drop-repeated-checks: an index that was in range once is not checked again."""
+"""drop-repeated-checks: an index that was checked against the same size before is not checked again."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class _Check:
 
 
 def _read_check(graph: Graph, facts: Facts, node: Compute, op: Any) -> _Check | None:
-    """What a check is of; None where the index is not understood."""
+    """The index and size of a check; None for an index of another form."""
     index, size = op.operands
     if node.accumulates or size not in graph.sizes:
         return None

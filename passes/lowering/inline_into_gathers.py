@@ -1,4 +1,4 @@
-"""inline-into-gathers: what a gather reads is computed where it is read, and not for a whole tensor before."""
+"""inline-into-gathers: computes the source of a gather at the gathered points, instead of all of it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""inline-scans: a scan whose function is pointwise is one operation, with the function as its body."""
+"""inline-scans: replaces a scan whose function is pointwise by one operation with that function as its body."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class _Code:
         return (*length, *sizes) if not self.associative and result < self.carried else (*length, *sizes[1:])
 
     def start(self, result: int, index: Index) -> Access:
-        """What a returned value is at an index of its slice."""
+        """A returned value at an index of its slice."""
         value = self.returned[result]
         return _inner(self.graph.resolve(value, ir.RankedTensorType(value.type).rank), index)
 
@@ -199,7 +199,7 @@ def _groups(code: _Code) -> list[list[int]]:
 
 
 def _inner(access: Access, outer: Index) -> Access:
-    """What a value at ``outer`` reads."""
+    """The access of a value at the index ``outer``."""
     at = {f"d{i}": e for i, e in enumerate(outer)}
     conditions = tuple(e.substitute(at) for e in access.conditions)
     return Access(access.base, tuple(e.substitute(at) for e in access.map), conditions)
@@ -260,7 +260,7 @@ class _Points:
         self.reads[position, access.map] = None
 
     def operands(self) -> list[Tensor]:
-        """What is read, over the whole space."""
+        """The operands, over the whole space."""
         return [self.operand(position, index) for position, index in self.reads]
 
     def operand(self, position: int, index: Index) -> Tensor:

@@ -1,4 +1,4 @@
-"""lower-aten: library calls that have a rule become ``linalg.generic`` and ``symshape.view``."""
+"""lower-aten: replaces library calls that have a rule by ``linalg.generic`` and ``symshape.view``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from symshape.passes.lowering.aten.views import ALIASING
 # The files of ``passes/lowering/aten/`` that have rules (``RULES``).
 TABLES = (
     "arithmetic",
-    "unary",
+    "math_functions",
     "activations",
     "special",
-    "bits",
-    "integers",
+    "float_representation",
+    "integer_division",
     "polynomials",
     "pointwise",
     "factories",

@@ -1,4 +1,4 @@
-"""unroll-reductions: a reduction of a few elements becomes pointwise code."""
+"""unroll-reductions: turns reductions of a few elements into pointwise code."""
 
 from __future__ import annotations
 

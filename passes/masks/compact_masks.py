@@ -1,4 +1,4 @@
-"""compact-masks: elements that a boolean mask selects are read at positions that are found once for the mask."""
+"""compact-masks: gathers selected elements at positions that are found once for each mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations may end a program with an error that its data decides, and what they read to decide it."""
+"""Finds operations that may raise an error depending on data, and the values that decide it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reuse-buffers: a destination takes the memory of a tensor that is dead, instead of new memory."""
+"""reuse-buffers: gives a destination the memory of a dead tensor."""
 
 from __future__ import annotations
 

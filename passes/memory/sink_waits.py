@@ -1,4 +1,4 @@
-"""sink-waits: a wait for a collective comes just before the first use of its result."""
+"""sink-waits: moves the wait for a collective down to the first use of its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""write-inputs: what is to be copied to an argument is computed in the argument's memory."""
+"""write-inputs: computes values that are copied to an argument in the argument's memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""write-slices: each step of a scan writes its slice of a stack in place; each tile writes the operand of the next
-kernel."""
+"""write-slices: lets each step of a scan write its slice of the stacked result in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The atoms of expressions: symbols and opaque functions, interned so that comparing and hashing them costs nothing."""
+"""The atoms of expressions: symbols and functions, interned so that comparing and hashing are cheap."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Bounds:
 
     @property
     def caches(self) -> tuple[dict[Any, Any], ...]:
-        """What is kept, in the order in which it was found."""
+        """The cached bounds, in the order in which they were found."""
         return self._lower, self._constant
 
     def lower(self, expr: Expr) -> int | None:

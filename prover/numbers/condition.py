@@ -136,7 +136,7 @@ def greater(left: Expr | int, right: Expr | int) -> Condition:
 
 
 def real(template: str, sizes: Iterable[Expr]) -> Condition:
-    """What floats decide: see `Real`."""
+    """A condition on floats: see `Real`."""
     return Condition("real", real=Real(template, tuple(sizes)))
 
 

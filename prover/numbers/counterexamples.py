@@ -1,4 +1,4 @@
-"""Values of the symbols at which all facts hold: what is false at one of them does not follow from the facts."""
+"""Sample points that satisfy all facts: a condition that is false at one of them is not implied."""
 
 from __future__ import annotations
 

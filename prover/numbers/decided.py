@@ -1,4 +1,4 @@
-"""Conditions decided from normal forms, bounds and divisibility: the cheap answers."""
+"""Decides conditions by normal forms, bounds and divisibility, without a solver."""
 
 from __future__ import annotations
 

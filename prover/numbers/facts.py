@@ -1,4 +1,4 @@
-"""What is known of the symbols, and the questions answered from it. Never a wrong answer: unknown is False or None."""
+"""`Facts`: what is known of symbols, and queries about it. Sound: unknown is answered as False or None."""
 
 from __future__ import annotations
 

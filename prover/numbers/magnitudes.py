@@ -1,4 +1,4 @@
-"""How large expressions may become, and whether 64 bits are enough to compute them."""
+"""Bounds on magnitudes: whether an expression fits into 64 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that say one thing together: equal ones, bounds of one sum, remainders of one sum."""
+"""Merges conditions: equal ones, bounds of one sum, remainders of one sum."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = la
 
 
 def _form(condition: Condition) -> Any:
-    """What conditions have in common of which one says all."""
+    """The key of conditions that one condition can replace."""
     if condition.kind == "ge":
         return "ge", condition.expr - condition.expr.constant
     remainder = remainder_of(condition)

@@ -1,4 +1,4 @@
-"""Finds e - q*(e//q) in a polynomial and shows it as e % q."""
+"""Recognises ``e - q*(e//q)`` in a polynomial and writes it as ``e % q``."""
 
 from __future__ import annotations
 

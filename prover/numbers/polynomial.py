@@ -1,4 +1,4 @@
-"""Sparse integer polynomials over hashable, ordered atoms: the arithmetic under `Expr`.
+"""Sparse integer polynomials over hashable, ordered atoms, on which `Expr` is built.
 
 A polynomial is a dict from monomial (a sorted tuple of atoms, repeated for powers) to its nonzero coefficient; the
 empty monomial is the constant. Dicts given to these functions are never changed.

@@ -1,5 +1,6 @@
-"""Conditions that floats decide, from sympy: ``x.size(0) ** 0.5 > 3``. They become Python source, which computes as the
-function itself did: sizes are exact, floats are 64 bits wide.
+"""Conditions on floats computed from sizes, from sympy: ``x.size(0) ** 0.5 > 3``.
+
+They become Python source, which computes as the function itself did: sizes are exact, floats are 64 bits wide.
 
 PyTorch's own sympy classes are matched by class name: this file imports no torch.
 """

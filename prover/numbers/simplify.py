@@ -1,4 +1,4 @@
-"""Rewrites expressions with what is known of their symbols: floordiv, and so mod, and max and min."""
+"""Simplifies expressions with known facts: floordiv, mod, max and min."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Simplifier:
 
     @property
     def caches(self) -> tuple[dict[Any, Any], ...]:
-        """What is kept, in the order in which it was found."""
+        """The cached results, in the order in which they were found."""
         return self._atoms, self._results, self._nested
 
     def simplify(self, expr: Expr) -> Expr:

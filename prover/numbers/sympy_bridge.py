@@ -1,4 +1,4 @@
-"""Expressions and conditions from sympy, the exchange form of PyTorch's symbolic sizes, and back.
+"""Converts expressions and conditions from and to sympy, PyTorch's form of symbolic sizes.
 
 PyTorch's own sympy classes are matched by class name: this file imports no torch.
 """

@@ -1,4 +1,4 @@
-"""Expressions as Python source."""
+"""Prints expressions as Python source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions evaluated without short cuts: a point at which any divisor is 0 is no point at all."""
+"""Evaluates conditions at a point. A point at which a divisor is 0 is not in the domain."""
 
 from __future__ import annotations
 

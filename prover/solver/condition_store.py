@@ -1,4 +1,4 @@
-"""Facts about symbols that come and go, and the questions answered from them: the constraint engine.
+"""`ConditionStore`: facts that are added and removed, and queries about them. The constraint engine.
 
 Cheapest first: points at which all facts are known to hold (a condition true at one and false at another is
 contingent), bounds and divisibility (`Facts`), then isl with branch and bound (`satisfy`).

@@ -1,4 +1,4 @@
-"""A symbol expressed by others, from one equation: what lets a store forget it."""
+"""Eliminates a symbol by solving an equation for it, so that a store can drop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions as integer linear rows over fresh variables: what isl decides, and the products it does not know.
+"""Encodes conditions as integer linear rows over fresh variables for isl, and lists the products.
 
 Every symbol, opaque function and product of two becomes a variable:
 

@@ -1,4 +1,4 @@
-"""Linear rows that every product obeys: what isl is told of m = x*y.
+"""Linear constraints that a product ``m = x*y`` satisfies (McCormick envelopes).
 
 From ranges of the factors, McCormick's envelope (G. P. McCormick, Mathematical Programming 10, 1976): the product of
 two numbers that are not negative, x - low(x) and y - low(y) and so on, is not negative. From rows, the same with a row

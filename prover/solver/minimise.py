@@ -1,4 +1,4 @@
-"""A shortest list of conditions that says, under the facts, what a longer one says."""
+"""Finds a shortest list of conditions that is equivalent to a longer one under the facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A known point moved a little, to where one more condition holds: what most questions about a large store need."""
+"""Moves a known point so that one more condition holds: enough for most queries to a large store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer points of linear rows, through isl: exact, and bounded in the work it does.
+"""Integer points of linear constraints, by isl: exact, with a limit on the work.
 
 isl is the integer set library (S. Verdoolaege, ICMS 2010). Its contexts are not safe to share between threads: each
 `Presburger` has one of its own, made on first use, which is also when islpy is imported.
@@ -65,11 +65,11 @@ class Limits:
     reason_sets: int = 128
 
     def question(self) -> Budget:
-        """What one question may cost."""
+        """The budget of one query."""
         return Budget(self.operations, self.sets)
 
     def reasons(self) -> Budget:
-        """What finding a small set of reasons may cost."""
+        """The budget of finding a small set of reasons."""
         return Budget(self.reason_operations, self.reason_sets)
 
 

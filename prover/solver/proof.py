@@ -1,4 +1,4 @@
-"""What a store holds and answers: facts, their reasons in a proof, the four answers."""
+"""The data of a store's answers: facts, proofs, the four results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of variables from rows and products, by interval arithmetic: cheap, and often all that is needed.
+"""Propagates ranges of variables through linear constraints and products by interval arithmetic.
 
 This is the usual bounds propagation of constraint solvers (R. Dechter, Constraint Processing, 2003, chapter 3).
 """

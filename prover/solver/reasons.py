@@ -1,4 +1,4 @@
-"""The smallest part of a list that still does the job, and the facts that can have to do with a condition."""
+"""Minimal subsets: the facts that an answer needs, and the facts that can be relevant to a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A point at which all facts and one condition hold, or that there is none, without looking at all facts.
+"""Decides whether one condition can hold together with all facts; facts are added only as points violate them.
 
 Entries that are near the condition are solved for; the other symbols keep their values of a known point; entries that
 this breaks join, and so on. (Counterexample-guided refinement: E. Clarke et al., CAV 2000.) No solution for some facts

@@ -1,4 +1,4 @@
-"""A point at which conditions hold, or that there is none: isl's points, and branches where a point is not good enough.
+"""Branch and bound for a point at which conditions hold: branches where isl's point violates an "or" or a product.
 
 A point of the rows may break an "or" or a product. Then the set is split so that the point is in no part: one part for
 each alternative; or, for m = x*y broken at x = v, the parts x <= v - 1, x == v (where the product is linear) and

@@ -1,4 +1,4 @@
-"""What a store knows at one moment: immutable, so that going back to it costs nothing.
+"""The immutable state of a store, so that going back to an earlier one is free.
 
 Equations are solved as they come: a symbol that equals a sum of others is replaced by it everywhere, so that all else
 is about fewer symbols. Every replaced condition remembers the facts that went into it.
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """What a symbol equals, in free symbols, and the numbers of the facts that say so."""
+    """The expression that a symbol equals, in free symbols, and the numbers of the facts that imply it."""
 
     value: Expr
     used: Numbers

@@ -1,4 +1,4 @@
-"""Attention over the tiles that a block mask names: products by the library, what lies between them by kernels.
+"""Attention over the tiles of a block mask: products by the library, everything between them by kernels.
 
 A tile is a block of rows and a run of neighbouring columns, for some heads. The memory for its scores is the same for
 all tiles, and fits into the second-level cache. Rows of several runs are combined by their maxima, as in Milakov and

@@ -1,4 +1,4 @@
-"""Where a mask is true, on a CPU: two sweeps over it, on all of PyTorch's threads, that branch on no element."""
+"""The positions where a mask is true, on CPUs: two branch-free sweeps on all of PyTorch's threads."""
 
 from __future__ import annotations
 

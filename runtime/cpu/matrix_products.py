@@ -1,4 +1,4 @@
-"""Which library multiplies matrices of float32 on a CPU: MKL, or oneDNN where that is faster. PyTorch has both.
+"""Chooses the library for float32 matrix products on CPUs: MKL, or oneDNN where that is faster.
 
 MKL has AVX-512 code for Intel's processors only; on others it takes what it has for any. oneDNN asks the processor what
 it can do. Choices depend on the processor and on the sizes of a call, never on a measurement: results have the same

@@ -1,4 +1,4 @@
-"""Calls as text: the form in which an opaque call stands in a graph, in IR and in a cache.
+"""Calls as text: the form of an opaque call in a graph, in IR and in the cache.
 
 It is JSON: the function, its arguments with ``{"tensor": i}`` and ``{"size": j}`` in the places of operands, the
 autocast in force, and of each result the element type and where its sizes come from. The text says all, so that a
@@ -21,7 +21,7 @@ import torch.utils._pytree as pytree
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """What a call's text calls: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
+    """The callee of a call's text: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
     where, _, what = name.partition(" ")
     if where == "method":
         return lambda x, *args, **kwargs: getattr(x, what)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The host program of a compiled graph as plain data, and how it names what it calls."""
+"""The host program of a compiled graph as plain data, and the names of what it calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of a compiled graph as plain data: what a cache keeps, and what is loaded into the process."""
+"""The machine code of a compiled graph's kernels as plain data: what the cache keeps and the runtime loads."""
 
 from __future__ import annotations
 

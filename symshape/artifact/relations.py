@@ -1,6 +1,7 @@
-"""What a returned tensor is to the memory that it is in: the tensor that was made with it, a view of that to autograd,
-or another tensor in the same memory. Of those in whose place the caller returns an argument, or a view of one, it
-reads the sizes and strides only."""
+"""How a returned tensor relates to its memory: made with it, a view of that to autograd, or another tensor there.
+
+Of those in whose place the caller returns an argument, or a view of one, it reads the sizes and strides only.
+"""
 
 from __future__ import annotations
 

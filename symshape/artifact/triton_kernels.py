@@ -1,4 +1,4 @@
-"""Triton kernels as plain data: what the code generator makes, the launcher runs and a cache may keep."""
+"""Triton kernels as plain data: made by the code generator, run by the launcher, kept by the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled graphs on disk: the same graph in another process is loaded, not compiled. No MLIR is imported for that.
+"""Compiled graphs on disk: a graph that was compiled before is loaded. A hit imports no MLIR.
 
 An entry holds plain data: the host program's source, its checks, kernels (machine code of CPU kernels, source of
 Triton kernels), what the compile required of the inputs, and the report. It is accepted once all that is required of

@@ -1,4 +1,4 @@
-"""A graph and its shape environment as canonical text: graphs of equal texts compile to equivalent programs.
+"""The cache key: a graph and its shape environment as canonical text. Equal texts compile to equivalent programs.
 
 Everything that lowering reads is in it: operations, arguments, layouts and dtypes of values, constants' layouts,
 ranges and sources of symbols, guards, replacements, runtime assertions; what users' operators declare of themselves
@@ -99,7 +99,7 @@ class _Writer:
         return self.tensor(found)
 
     def target(self, target: Any) -> str:
-        """What is called: its name, and of a user's operator all that a compile asks it for."""
+        """The key of a call's target: its name, and of a user's operator all properties that a compile reads."""
         text = self.targets.get(target)
         if text is None:
             text = target_name(target)

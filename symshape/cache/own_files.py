@@ -1,4 +1,4 @@
-"""A digest of symshape's own code: what another version compiled is no entry for this one."""
+"""A digest of symshape's own code, a part of the cache key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in attributes of modules that a function changes, where it is traced without Dynamo.
+"""Rejects functions that change a number in a module's attribute at each call, where they are traced without Dynamo.
 
 The trace runs the function several times, so a counter would count these runs, and the entry would have its last value.
 What has the same value after each run (a length that is remembered) stays.

@@ -1,4 +1,4 @@
-"""``dynamic_shapes`` of ``symshape.jit``: what is declared of the sizes of arguments, in the form of torch.export.
+"""``dynamic_shapes`` of ``symshape.jit``, in the form of torch.export.
 
 A dim is a ``torch.export.Dim`` or a name (dims of one name are equal), an int (the only size allowed), ``Dim.STATIC``
 (every size gets an entry of its own), or None, ``Dim.AUTO``, ``Dim.DYNAMIC`` or nothing: dynamic.

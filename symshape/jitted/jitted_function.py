@@ -1,4 +1,4 @@
-"""The callable that ``symshape.jit`` returns: many entries in one function, chosen by our own guard tree."""
+"""The callable that ``symshape.jit`` returns: many entries, chosen by a guard tree of our own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
-from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
+from symshape.graphs import FurtherGraph, Reason, log_further_graph, origin_at, origin_text
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.nested_tensors import take_apart
@@ -207,7 +207,7 @@ class JitFunction:
         return [tree for state in self._states for tree in state.trees()]
 
     def _state(self) -> tuple[_Entries, tuple[Any, ...]]:
-        """The entries for the modules as they are, and what these show."""
+        """The entries for the current state of the modules, and that state."""
         found = self._known_state()
         if found is not None:
             return found
@@ -331,7 +331,7 @@ class JitFunction:
     def _further(
         self, modules: ModuleState, tree: GuardTree, kind: InputClass, values: Sequence[Any], inputs: Sequence[Input]
     ) -> FurtherGraph | None:
-        """Why the entries are not for these inputs: said, and counted for the last one. None without entries."""
+        """Logs why no entry serves these inputs, and counts it for the last entry. None without entries."""
         own = [*modules.names, *(["training"] if modules.modules else [])]
         names = [*own, *(one.name for one in inputs)]
         alike = [entry for entry in tree.entries if entry.kind == kind] or tree.entries
@@ -346,7 +346,7 @@ class JitFunction:
         line = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.location
         in_order = tuple(sorted(rows, key=lambda row: row.graph))
         found = FurtherGraph(self.name, line, self._made + 1, in_order, "entry")
-        tell(found)
+        log_further_graph(found)
         return found
 
     def _make_room(self, newest: Entry) -> None:
@@ -369,7 +369,7 @@ _OTHER_FORM = "calls with another number, nesting or names of arguments, or with
 
 
 def _reason(entry: Entry, kind: InputClass, values: Sequence[Any], names: Sequence[str]) -> Reason:
-    """Why an entry for calls of this form is not for these inputs."""
+    """The reason why an entry for calls of this form does not serve these inputs."""
     number = entry.guards.number
     if entry.kind != kind:
         return Reason(number, kind.difference(entry.kind, names))
@@ -379,7 +379,7 @@ def _reason(entry: Entry, kind: InputClass, values: Sequence[Any], names: Sequen
     readings = _readings(entry.guards.leaves, values)
     origins = {symbol: Origin.parse(symbol, source) for symbol, source in failing.sources}
     here = tuple((origin.name, str(readings[symbol])) for symbol, origin in origins.items() if symbol in readings)
-    return Reason(number, _spoken(failing), here, *spoken(origin_at(failing.location)))
+    return Reason(number, _spoken(failing), here, *origin_text(origin_at(failing.location)))
 
 
 def _is_leaf(value: Any) -> bool:
@@ -387,13 +387,13 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _emit(entries: Sequence[Entry]) -> MatchText:
-    """The code that chooses among entries of one class."""
+    """Generates the code that chooses among entries of one class."""
     cases = [Case.of(f"e{i}", [c.condition for c in entry.guards.constraints]) for i, entry in enumerate(entries)]
     return emit_match(entries[0].guards.leaves, cases)
 
 
 def _texts(constraints: Sequence[Constraint], sources: Mapping[str, str]) -> tuple[CheckText, ...]:
-    """For people: a constraint that is there twice is shown once, with its message if one has it."""
+    """Constraints for display: equal ones are shown once, with the message of one that has any."""
     first: dict[Any, Constraint] = {}
     for constraint in constraints:
         known = first.get(constraint.condition)
@@ -403,7 +403,7 @@ def _texts(constraints: Sequence[Constraint], sources: Mapping[str, str]) -> tup
 
 
 def _demand(demanded: Sequence[Constraint], sources: Mapping[str, str], inputs: Sequence[Input]) -> None:
-    """ShapeConstraintError for inputs that are not as declared."""
+    """ShapeConstraintError for inputs that contradict their declaration."""
     readings = _readings(
         [one.leaf for one in inputs if one.leaf], {one.leaf.position: one.value for one in inputs if one.leaf}
     )

@@ -1,4 +1,4 @@
-"""Modules that ``symshape.jit`` returns, with the interface of modules that ``torch.compile`` returns."""
+"""The module that ``symshape.jit`` returns for a module, with the interface of ``torch.compile``'s."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ class JitModule(torch.nn.Module):
 
 
 def jitted(fn: Any, dynamic_shapes: Any, options: Mapping[str, Any] | None, location: str) -> Any:
-    """What ``symshape.jit`` returns."""
+    """The function or module that ``symshape.jit`` returns for ``fn``."""
     made = JitModule if isinstance(fn, torch.nn.Module) else JitFunction
     return made(fn, dynamic_shapes, options, location)

@@ -1,5 +1,4 @@
-"""The state that a jitted function reads besides its arguments: the modules that it is, closes over or names; their
-tensors."""
+"""The state that a jitted function reads besides its arguments: the modules that it uses, and their tensors."""
 
 from __future__ import annotations
 

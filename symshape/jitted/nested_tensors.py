@@ -1,4 +1,4 @@
-"""Nested tensors (jagged layout) as arguments and results of jitted functions: they are taken apart at the border.
+"""Nested tensors (jagged layout) as arguments and results of jitted functions: passed as their parts.
 
 An entry is for their values, offsets, lengths and what is known of the shortest and the longest row, each a dense
 tensor of its own; in the traced function, and of what it returns, nested tensors are made of them again. So guards are

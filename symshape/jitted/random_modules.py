@@ -1,4 +1,4 @@
-"""Numbers that the modules ``random`` and ``numpy.random`` draw while a function is traced without Dynamo.
+"""Rejects draws from the modules ``random`` and ``numpy.random`` while a function is traced without Dynamo.
 
 They would be drawn once, by the trace, and be constants of the entry; what seeds the modules would be run once too.
 """

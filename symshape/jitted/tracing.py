@@ -1,4 +1,4 @@
-"""One entry of a jitted function: traced without Dynamo, compiled, with all that it needs of its inputs."""
+"""Traces and compiles one entry of a jitted function, without Dynamo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symshape.batched_tangents import takes_batches
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
-from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, leaves_with_gradient, mark_lasting
+from symshape.frontend.bridge.aot_autograd import leaves_with_gradient, mark_lasting, restrided_and_written
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
@@ -32,10 +32,10 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.asserted_values import asserting
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
+from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
+from symshape.frontend.patches.checks.torch_checks import constraint_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
-from symshape.frontend.patches.torch_checks import constraint_error
-from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input
@@ -86,7 +86,7 @@ class Traced:
 
 
 class _Function(torch.nn.Module):
-    """What AOTAutograd traces: flat dynamic inputs in, flat tensors and sizes out. The rest of both is kept aside."""
+    """The function that AOTAutograd traces: flat dynamic inputs to flat tensors and sizes. The rest is kept aside."""
 
     def __init__(
         self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int], again: Mapping[int, int]
@@ -141,8 +141,8 @@ def _settled(value: Any) -> Any:
 
 
 def trace_call(call: Call, options: Options) -> Traced:
-    """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
-    CompileError where the function cannot be traced; whatever else the function itself raises."""
+    """Traces and compiles a call. ShapeConstraintError if a ``torch._check`` of the function fails for the inputs,
+    CompileError if the function cannot be traced; errors that the function itself raises are passed on."""
     try:
         return _traced(call, options, Scope("jit", eager_draws=options.random == "eager"))
     except MemoryIsRead:
@@ -239,8 +239,8 @@ def _reject_constants(graph: torch.fx.GraphModule) -> None:
 
 
 def _reject_layouts() -> None:
-    """CompileError for an argument that is changed in its layout and written to."""
-    if laid_out_anew_and_written():
+    """CompileError for an argument whose layout is changed and that is written to."""
+    if restrided_and_written():
         raise CompileError(
             "an argument is written to that gets other sizes or strides in place (`t_`, `unsqueeze_`)",
             next_step="change a view of it (`t`, `unsqueeze`), or use symshape.compile",
@@ -287,7 +287,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> set[str]:
-    """Names of what is set on a tensor, without what PyTorch sets."""
+    """Names of the attributes that are set on a tensor, except PyTorch's own."""
     names = vars(value) if isinstance(value, torch.Tensor) else ()
     return {name for name in names if not name.startswith(_OF_PYTORCH)}
 
@@ -423,7 +423,7 @@ def _constraints(
 
 
 def _pinned(trace: Trace, inputs: Sequence[Input]) -> dict[str, str]:
-    """``file:line`` of who asked for the only value of a size, by the symbol of the leaf."""
+    """``file:line`` of the specialisation of each size to one value, by the symbol of the leaf."""
     lines = {name: origin.user or origin.asked for name, origin in trace.env.pinned_by().items()}
     sizes = {f"{one.name}.size()[{d}]": size for one in inputs if one.leaf for d, size in enumerate(one.leaf.sizes)}
     return {str(size): str(lines[name]) for name, size in sizes.items() if lines.get(name) is not None}
@@ -437,7 +437,7 @@ def _located(constraint: Constraint, pinned: Mapping[str, str]) -> Constraint:
 
 
 def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
-    """From state and inputs to the result as the function returned it."""
+    """A function from state and inputs to the result in the structure that the function returned."""
     outputs, spec = function.outputs, function.output_spec
     plain = outputs == list(range(len(outputs)))
     pick: Callable[[Sequence[Any]], Sequence[Any]] = (
@@ -462,7 +462,7 @@ def _replaced(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _explained(error: Exception, trace: Trace) -> Exception:
-    """The error of a trace as a user can act on it; what the function itself raised stays as it is."""
+    """Converts an error of a trace to one that a user can act on. Errors of the function itself are unchanged."""
     missing = no_fake_rule(error)
     if missing is not None:
         next_step = missing.hint or "symshape.compile breaks the graph there"

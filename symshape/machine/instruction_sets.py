@@ -1,4 +1,4 @@
-"""Which instructions generated CPU code may use: all that the processor has, or those of a level.
+"""The instruction sets that generated CPU code may use.
 
 The levels are those of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI), which LLVM and GCC know by the same
 names. Code of a level runs on every processor that has it, whoever made it.
@@ -24,7 +24,7 @@ CPUS: Final = (NATIVE, *LEVELS)
 
 
 def from_environment() -> str:
-    """What ``SYMSHAPE_CPU`` says, unchecked; "native" where it is not set."""
+    """The value of ``SYMSHAPE_CPU``, unchecked; "native" if it is not set."""
     return knobs.CPU.read()
 
 
@@ -61,7 +61,7 @@ def held() -> tuple[str, ...]:
 
 
 def host_features() -> set[str]:
-    """What this processor has, by LLVM's names."""
+    """The features of this processor, by LLVM's names."""
     import llvmlite.binding as llvm
 
     return {name for name, has in llvm.get_host_cpu_features().items() if has}

@@ -1,4 +1,4 @@
-"""MLIR, loaded on a thread of its own.
+"""Loads MLIR, on a thread of its own.
 
 When it is imported it registers its passes, and the constructor of one of them takes 300 KiB of stack: more than a
 small thread has (``threading.stack_size``, ``ulimit -s``), and a stack that ends is a segmentation fault. Nothing that

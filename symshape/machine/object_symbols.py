@@ -1,4 +1,4 @@
-"""What an object file of CPU kernels needs from outside, read from its ELF tables (System V ABI, 64 bits).
+"""Undefined symbols of an object file of CPU kernels, read from its ELF tables (System V ABI, 64 bits).
 
 LLVM loads code that calls a function which is not there: the call then jumps to address 0.
 """

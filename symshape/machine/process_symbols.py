@@ -1,4 +1,4 @@
-"""What object files find in this process: LLVM's targets, PyTorch's OpenMP library."""
+"""Symbols of this process that object files link to: LLVM's targets, PyTorch's OpenMP library."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class How:
+class Timing:
     """How variants are timed: ``rounds`` samples of each, of ``at_least`` seconds on a clock of ``measure.CLOCKS``."""
 
     rounds: int = 7
@@ -146,7 +146,7 @@ def variants(left_out: Sequence[str], added: Sequence[str], pass_files: Sequence
     return [Variant(name, {**options, "cache": False}) for name, options in chosen]  # or nothing would be compiled
 
 
-def measure(subject: Subject, variants: Sequence[Variant], how: How, progress: Progress) -> list[Row]:
+def measure(subject: Subject, variants: Sequence[Variant], timing: Timing, progress: Progress) -> list[Row]:
     """One row per variant, in order. A variant that fails raises; none is skipped."""
     reports: dict[str, Report] = {}
     errors: dict[str, float] = {}
@@ -162,7 +162,7 @@ def measure(subject: Subject, variants: Sequence[Variant], how: How, progress: P
         runs: dict[str, Callable[[], Any]] = {
             name: functools.partial(report.run, *subject.inputs, **subject.keywords) for name, report in reports.items()
         }
-        seconds = samples(runs, how.rounds, how.at_least, CLOCKS[how.clock])
+        seconds = samples(runs, timing.rounds, timing.at_least, CLOCKS[timing.clock])
     limit = _rounding(expected)
     return [
         Row(
@@ -222,7 +222,7 @@ def ablate(
     left_out: Sequence[str],
     added: Sequence[str],
     pass_files: Sequence[str],
-    how: How,
+    timing: Timing,
     out: str | None,
 ) -> list[Row]:
     """Measures the models ``names`` and returns the rows; they are also written to file ``out`` as JSON. No names mean
@@ -237,7 +237,7 @@ def ablate(
     with warnings.catch_warnings(), Progress("ablation", len(names) * len(chosen)) as progress:
         warnings.simplefilter("ignore", FallbackWarning)  # fallbacks are counted in the rows
         for build in found:
-            rows += measure(build(), chosen, how, progress)
+            rows += measure(build(), chosen, timing, progress)
     if out:
         write_result(out, "ablation", [asdict(row) for row in rows])
     return rows

@@ -71,7 +71,7 @@ def _age(used: float) -> str:
 
 
 def _what(cache: Cache, key: str) -> str:
-    """What an entry contains, in a few words for the last column."""
+    """The contents of an entry, in a few words for the last column."""
     sections = cache.peek(key)
     if sections is None:
         return "damaged"

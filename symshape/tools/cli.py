@@ -168,12 +168,12 @@ def _set_threads(args: Any) -> None:
 
 def _ablate(args: Any, _rest: list[str]) -> int:
     """Prints the table. Exit status 1 if a variant gives wrong results."""
-    from symshape.tools.ablate import How, ablate, shown
+    from symshape.tools.ablate import Timing, ablate, shown
 
     _set_threads(args)
     without = [name for name in args.without.split(",") if name]
-    how = How(args.rounds, clock=args.clock)
-    rows = ablate(args.models, without, args.added, args.load_pass, how, args.out)
+    timing = Timing(args.rounds, clock=args.clock)
+    rows = ablate(args.models, without, args.added, args.load_pass, timing, args.out)
     print(shown(rows))
     return int(any(row.wrong for row in rows))
 
@@ -193,12 +193,12 @@ def _add_sweep(commands: Any) -> None:
 
 
 def _sweep(args: Any, _rest: list[str]) -> int:
-    from symshape.tools.sweep import How, sizes_of, sweep
+    from symshape.tools.sweep import Timing, sizes_of, sweep
 
     require_folder_of(args.plot)
     _set_threads(args)
-    how, sizes = How(args.device, args.rounds, clock=args.clock), sizes_of(args.sizes)
-    print(sweep(args.program, args.parameter, args.values.split(","), sizes, how, args.out, args.plot))
+    timing, sizes = Timing(args.device, args.rounds, clock=args.clock), sizes_of(args.sizes)
+    print(sweep(args.program, args.parameter, args.values.split(","), sizes, timing, args.out, args.plot))
     return 0
 
 
@@ -229,9 +229,9 @@ def _patches(args: Any, _rest: list[str]) -> int:
 
 
 def _replay(args: Any, _rest: list[str]) -> int:
-    from symshape.tools.replay import How, replay
+    from symshape.tools.replay import Actions, replay
 
-    return replay(Path(args.folder), How(args.check, args.execute, tuple(args.size), args.seed))
+    return replay(Path(args.folder), Actions(args.check, args.execute, tuple(args.size), args.seed))
 
 
 def _reduce(_args: Any, rest: list[str]) -> int:

@@ -5,8 +5,9 @@
 ``options``      ``symshape.options.Options``
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
-``patches``      the rows of ``frontend/patches/tables/``
+``patches``      the tables of ``frontend/patches/registry.py``
 ``operators``    which ATen operators have a lowering rule, are decomposed, or stay library calls
+``files``        the modules, with the first paragraph of each docstring
 
 With ``--check`` nothing is written, and the exit status is 1 if a page differs from its declarations.
 """
@@ -14,11 +15,13 @@ With ``--check`` nothing is written, and the exit status is 1 if a page differs 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import inspect
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,13 +229,13 @@ def _members(cls: type) -> Iterable[tuple[str, str, str]]:
 def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
-    yield from _head("Patches", "frontend/patches/tables/")
+    yield from _head("Patches", "frontend/patches/")
     yield "Every change that symshape makes to PyTorch; each is in force only while it traces. `symshape patches`"
     yield "prints this table. `symshape patches --probe` checks whether the installed PyTorch is what each row relies"
     yield "on; the first compile of a process checks the rows that it uses, and raises a `PatchError` if something"
     yield "has changed."
     for title, table in registry.TABLES:
-        yield f"\n## {title}\n\n{table.__doc__} (`frontend/patches/tables/{table.__name__.rpartition('.')[2]}.py`)"
+        yield f"\n## {title}\n\n{table.__doc__} (`{_file_of(table.__name__)}`)"
         for patch in table.ROWS:
             yield f"\n### {patch.name}\n"
             yield f"{patch.why}.\n"
@@ -271,6 +274,35 @@ def _operators() -> Iterable[str]:
     yield from _table(("file of `passes/lowering/aten/`", "operators"), rows)
 
 
+def _files() -> Iterable[str]:
+    yield from _head("Files", "the first paragraph of each module's docstring")
+    yield "The modules by folder. [architecture.md](../architecture.md#the-tree) says when the code of a folder runs,"
+    yield "and [where to look](../architecture.md#where-to-look) for an idea or a question."
+    root = FOLDER.parents[1]
+    for folder in _folders(root):
+        files = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
+        if files:
+            yield f"\n## {folder.relative_to(root)}/\n"
+            yield _first_paragraph(folder / "__init__.py") + "\n"
+            rows = [(f"[{file.name}](../../{file.relative_to(root)})", _first_paragraph(file)) for file in files]
+            yield from _table(("file", "what is in it"), rows)
+
+
+def _folders(root: Path) -> Iterable[Path]:
+    """The folders of the package, in the order of ``pyproject.toml``."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    mapped = settings["package-dir"]
+    for package in settings["packages"]:
+        parts = package.split(".")
+        top = ".".join(parts[:2])
+        yield root.joinpath(mapped[top], *parts[2:]) if top in mapped else root.joinpath(*parts)
+
+
+def _first_paragraph(file: Path) -> str:
+    """The first paragraph of a module's docstring in one line, read without importing the module."""
+    return _inline(ast.get_docstring(ast.parse(file.read_text())) or "")
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
@@ -287,6 +319,7 @@ _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
     "report": _report,
     "patches": _patches,
     "operators": _operators,
+    "files": _files,
 }
 
 # --- text -------------------------------------------------------------------------------------------------------------

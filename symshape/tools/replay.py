@@ -28,7 +28,7 @@ _TIMED = 5  # number of calls timed
 
 
 @dataclass(frozen=True)
-class How:
+class Actions:
     """What to do after compiling. ``check``: compare the generated code with the recorded one. ``run``: run it on
     random inputs drawn from ``seed``, with the values ``sizes`` ("s0=7") for symbols."""
 
@@ -48,21 +48,21 @@ class Replayed:
     fallbacks: tuple[Fallback, ...]
 
 
-def replay(folder: Path, how: How) -> int:
+def replay(folder: Path, actions: Actions) -> int:
     """Replays one recording, or all recordings in a folder. Returns exit status 0, or 1 if a graph fails or differs.
     OptionError if there is no recording or a size is malformed."""
-    if how.sizes and not how.run:
+    if actions.sizes and not actions.run:
         raise OptionError("--size does nothing without --run", next_step="add --run, or leave it out")
     folders = [folder] if (folder / ABOUT).exists() else recordings_in(folder) if folder.is_dir() else []
     if not folders:
         raise OptionError(f"there is no recording in {folder}", next_step="SYMSHAPE_RECORD=DIR makes some")
-    if how.sizes and len(folders) > 1:
+    if actions.sizes and len(folders) > 1:
         raise OptionError(f"--size is for one graph, and {folder} has {len(folders)}", next_step="name one of them")
     failed = 0
     for one in folders:
         recorded = read_recording(one)
         print(f"{one.name}: {_about(recorded)}")
-        failed += not _replayed(recorded, how)
+        failed += not _replayed(recorded, actions)
     return 1 if failed else 0
 
 
@@ -74,20 +74,20 @@ def _about(recorded: Recorded) -> str:
     return f"{about['kind']} graph, {about.get('target', 'not imported')}, {about['outcome'].splitlines()[0]}{versions}"
 
 
-def _replayed(recorded: Recorded, how: How) -> bool:
+def _replayed(recorded: Recorded, actions: Actions) -> bool:
     """Replays one recording and prints what happens; returns whether all requested steps succeeded."""
     try:
-        made = compile_recorded(recorded, run=how.run)
+        made = compile_recorded(recorded, run=actions.run)
         report = made.built.report
         print(
             f"  compiled: {len(report.kernels)} kernels, {report.launches} launches, {len(report.called)} library calls"
         )
         for one in made.fallbacks:
             print(f"  {one}")
-        if how.check:
+        if actions.check:
             _check(made)
-        if how.run:
-            _run(made, how)
+        if actions.run:
+            _run(made, actions)
     except OptionError:
         raise
     except Exception as error:  # any failure is a result of the replay
@@ -166,7 +166,7 @@ def _plain(text: str) -> str:
     return without_header(text.strip()).rstrip()
 
 
-def _run(made: Replayed, how: How) -> None:
+def _run(made: Replayed, actions: Actions) -> None:
     """Runs the graph and prints time and result types. CompileError if the recording lacks constants of the graph."""
     missing = list(missing_constants(made.recorded))
     if missing:
@@ -174,7 +174,7 @@ def _run(made: Replayed, how: How) -> None:
             f"it cannot be run: the recording has no {', '.join(missing)}", where=str(made.recorded.folder)
         )
     about, options = made.recorded.about, made.recorded.options
-    inputs = random_inputs(made.ready.signature, _sizes(how.sizes), about["device"], how.seed)
+    inputs = random_inputs(made.ready.signature, _sizes(actions.sizes), about["device"], actions.seed)
     start = made.ready.start(about["target"], about["device"], about["kind"])
     run = load(made.built, options, start.require).run
     with torch.no_grad():

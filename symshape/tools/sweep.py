@@ -127,11 +127,11 @@ class Row:
     machine: str
 
 
-def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequence[str], how: How) -> list[Row]:
+def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequence[str], timing: Timing) -> list[Row]:
     """Compiles and checks all values at all sizes, then times them; one row per sample."""
-    inputs = {size: program.inputs(size, how.device) for size in sizes}
+    inputs = {size: program.inputs(size, timing.device) for size in sizes}
     with torch.no_grad(), Progress("sweep", len(values) + len(sizes)) as progress:
-        fn = program.on(how.device)
+        fn = program.on(timing.device)
         expected = {size: fn(*given, **named) for size, (given, named) in inputs.items()}
         compiled: dict[str, Report] = {}
         errors: dict[tuple[str, Size], float] = {}
@@ -146,8 +146,8 @@ def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequ
         for size, (given, named) in inputs.items():
             shown = "x".join(map(str, size))
             progress.say(shown)
-            runs = {value: _run(report, given, named, how.device) for value, report in compiled.items()}
-            for value, taken in samples(runs, how.rounds, how.at_least, CLOCKS[how.clock]).items():
+            runs = {value: _run(report, given, named, timing.device) for value, report in compiled.items()}
+            for value, taken in samples(runs, timing.rounds, timing.at_least, CLOCKS[timing.clock]).items():
                 made = errors[value, size], codes[value], *here
                 first = program.name, shown, math.prod(size), what.name, value
                 rows += [Row(*first, repetition, seconds, *made) for repetition, seconds in enumerate(taken)]
@@ -156,7 +156,7 @@ def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequ
 
 
 @dataclass(frozen=True)
-class How:
+class Timing:
     """How values are timed: ``rounds`` samples of each at each size, of ``at_least`` seconds on a clock of
     ``measure.CLOCKS``."""
 
@@ -237,17 +237,23 @@ def sizes_of(text: str) -> list[Size]:
 
 
 def sweep(
-    name: str, text: str, values: Sequence[str], sizes: Sequence[Size], how: How, out: str | None, image: str | None
+    name: str,
+    text: str,
+    values: Sequence[str],
+    sizes: Sequence[Size],
+    timing: Timing,
+    out: str | None,
+    image: str | None,
 ) -> str:
     """Runs a sweep and returns its tables of times and regrets. ``out`` receives the rows as JSON, ``image`` the plot.
     If ``sizes`` is empty, the program's default sizes are used. OptionError for fewer than two different values."""
     if len(set(values)) < 2 or len(set(values)) < len(values):
         raise OptionError(f"the values of {text} are {', '.join(values)}", next_step="give two or more different ones")
-    what = parameter(text, values, how.device)
+    what = parameter(text, values, timing.device)
     program = sized(name)
     if not (sizes or program.sizes):
         raise OptionError(f"no sizes are given for {name}", next_step="add --sizes, such as --sizes 2x8,4x64")
-    rows = measure(program, sizes or program.sizes, what, values, how)
+    rows = measure(program, sizes or program.sizes, what, values, timing)
     found = regrets(rows)
     if out:
         write_result(out, "sweep", [asdict(row) for row in rows], regrets=found)

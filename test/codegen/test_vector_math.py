@@ -184,7 +184,7 @@ def test_f32(functions: dict[str, Callable[..., None]], case: Case) -> None:
 
 
 def test_sigmoid() -> None:
-    """It is made of other operations (`passes/lowering/aten/unary.py`)."""
+    """It is made of other operations (`passes/lowering/aten/math_functions.py`)."""
     (x,) = inputs(Case("sigmoid", torch.sigmoid, (-105, 20)))
     errors = ulp_errors(symshape.compile(torch.sigmoid)(x), torch.sigmoid(x.double()))
     assert errors.max() <= 2.0, (x[errors.argmax()], errors.max())

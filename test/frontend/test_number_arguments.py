@@ -121,7 +121,7 @@ def test_jit_says_that_a_comparison_has_to_be_decided() -> None:
 
 def test_methods_of_objects_are_no_operators() -> None:
     """``torch.ops.aten`` has an ``__eq__`` that is no operator: PyTorch 2.11 calls that of tensors by this name."""
-    from symshape.frontend.patches.number_arguments import _number_parameters
+    from symshape.frontend.patches.python.number_arguments import _number_parameters
 
     assert _number_parameters("__eq__") == {}
     assert _number_parameters("sum")

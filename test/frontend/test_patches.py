@@ -25,12 +25,11 @@ import symshape
 from symshape.errors import PatchError
 from symshape.frame_compiler import compile_with
 from symshape.frontend.patches import patch as patch_module
-from symshape.frontend.patches import probes, registry
+from symshape.frontend.patches import probes, registry, settings_rows
 from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
-from symshape.frontend.patches.tables import settings_rows
 from symshape.tools.reference import pages
 
 PHASES = ("frame", "graph", "jit", "split", "function")
@@ -93,7 +92,7 @@ def test_rows_are_told_apart() -> None:
 
 
 def test_every_file_of_rows_is_a_table() -> None:
-    files = Path(settings_rows.__file__).parent.glob("*_rows.py")
+    files = Path(settings_rows.__file__).parent.rglob("*_rows.py")
     assert {file.stem for file in files} == {table.__name__.rpartition(".")[2] for _, table in registry.TABLES}
 
 

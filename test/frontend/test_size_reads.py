@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import batch_norm
 
 import symshape
-from symshape.frontend.patches.size_reads import call_size, record_pregraph_bytecode_enter
+from symshape.frontend.patches.speed.size_reads import call_size, record_pregraph_bytecode_enter
 
 
 def code_that_runs(call: Any) -> set[Any]:

@@ -12,7 +12,7 @@ from size_oracle import graphs_needed
 from torch._dynamo.utils import counters
 
 import symshape
-from symshape.frontend.bridge.general_shape_env import if_larger, imagined_strides
+from symshape.frontend.bridge.general_shape_env import if_larger, strides_of_larger_sizes
 from symshape.tools.measure import Graphs
 
 W = torch.linspace(-1, 1, 64).view(8, 8)
@@ -282,15 +282,15 @@ def test_any_stride_of_a_dim_of_size_one() -> None:
 
 
 def test_layouts_as_if_larger() -> None:
-    assert imagined_strides([11, 5, 7], [1, 5, 7], [999, 7, 1]) == [35, 7, 1]
-    assert imagined_strides([11, 5, 7], [0, 5, 7], [35, 7, 1]) == [35, 7, 1]
-    assert imagined_strides([7, 11], [7, 0], [1, 1]) == [11, 1]
+    assert strides_of_larger_sizes([11, 5, 7], [1, 5, 7], [999, 7, 1]) == [35, 7, 1]
+    assert strides_of_larger_sizes([11, 5, 7], [0, 5, 7], [35, 7, 1]) == [35, 7, 1]
+    assert strides_of_larger_sizes([7, 11], [7, 0], [1, 1]) == [11, 1]
     # (batch, heads, 1, 16) as a transposed (batch, 1, heads, 16)
-    assert imagined_strides([2, 3, 11, 16], [2, 3, 1, 16], [48, 16, 48, 1]) == [528, 16, 48, 1]
-    assert imagined_strides([5, 11], [5, 1], [8, 1]) == [8, 1]
+    assert strides_of_larger_sizes([2, 3, 11, 16], [2, 3, 1, 16], [48, 16, 48, 1]) == [528, 16, 48, 1]
+    assert strides_of_larger_sizes([5, 11], [5, 1], [8, 1]) == [8, 1]
     # one channel in channels-last, and the same as rows of one column
-    assert imagined_strides([2, 11, 3, 5], [2, 1, 3, 5], [15, 1, 5, 1]) == [165, 1, 55, 11]
-    assert imagined_strides([2, 11, 3, 5], [2, 1, 3, 5], [15, 15, 5, 1]) == [165, 15, 5, 1]
+    assert strides_of_larger_sizes([2, 11, 3, 5], [2, 1, 3, 5], [15, 1, 5, 1]) == [165, 1, 55, 11]
+    assert strides_of_larger_sizes([2, 11, 3, 5], [2, 1, 3, 5], [15, 15, 5, 1]) == [165, 15, 5, 1]
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])

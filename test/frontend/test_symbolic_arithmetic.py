@@ -19,9 +19,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 
 import symshape
 from symshape import backend
-from symshape.frontend.bridge import size_memory
+from symshape.frontend.bridge import size_cache
 from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
-from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
+from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 
@@ -40,7 +40,7 @@ def _sizes(env: Any) -> tuple[torch.SymInt, torch.SymInt]:
 
 def test_results_are_new_nodes_of_the_same_expression() -> None:
     env: Any = ShapeEnv()
-    remember(env)
+    start_caching(env)
     a, b = _sizes(env)
     with in_force(Scope("frame")):
         first, second = a * 2 + b, a * 2 + b
@@ -53,7 +53,7 @@ def test_results_are_new_nodes_of_the_same_expression() -> None:
 def test_a_replaced_symbol_is_forgotten() -> None:
     """What is computed after two sizes were found to be equal is computed with one symbol."""
     env: Any = ShapeEnv()
-    remember(env)
+    start_caching(env)
     a, b = _sizes(env)
     with in_force(Scope("frame")):
         before = (a + b).node.expr
@@ -65,7 +65,7 @@ def test_a_replaced_symbol_is_forgotten() -> None:
 
 def test_suppressed_guards_are_not_taken_for_guards() -> None:
     env: Any = ShapeEnv()
-    remember(env)
+    start_caching(env)
     a, b = _sizes(env)
     with in_force(Scope("frame")):
         with env.suppress_guards():
@@ -152,7 +152,7 @@ def test_a_wrapper_has_the_memory_of_what_it_wraps() -> None:
         return x
 
     env: Any = ShapeEnv()
-    remember(env)
+    start_caching(env)
     with in_force(Scope("frame")), FakeTensorMode(shape_env=env) as fake, FunctionalTensorMode():
         x = FunctionalTensor.to_functional(fake.from_tensor(torch.randn(4, 6), static_shapes=False))
         for y in (x, x + 1, x.t(), (x * 2)[1:], x.view(-1)):
@@ -162,7 +162,7 @@ def test_a_wrapper_has_the_memory_of_what_it_wraps() -> None:
 
 def test_an_environment_that_is_validated_has_no_memory() -> None:
     env: Any = ShapeEnv(should_record_events=True)
-    size_memory.remember(env)
+    size_cache.start_caching(env)
     assert not hasattr(env, ATTRIBUTE)
 
 

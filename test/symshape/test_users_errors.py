@@ -14,7 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 from symshape.frame_compiler import compile_with
-from symshape.frontend.patches.dynamo_errors import passing, users_error
+from symshape.frontend.patches.checks.dynamo_errors import passing, users_error
 from symshape.runtime.eager_errors import copy_of_tensor, with_eager_errors
 from symshape.tools.measure import Graphs
 

@@ -177,4 +177,4 @@ def test_a_wrong_name_is_said_before_anything_is_measured(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ablate, "measure", measure)
     with pytest.raises(OptionError, match="no model, file or module is called 'nothing'"):
-        ablate.ablate(["bert", "nothing"], ["fuse-kernels"], [], [], ablate.How(1), None)
+        ablate.ablate(["bert", "nothing"], ["fuse-kernels"], [], [], ablate.Timing(1), None)

@@ -27,7 +27,7 @@ from symshape.tools.repro.from_graph import Graph, read_graph, values_at
 from symshape.tools.repro.minify import _fitted, minify
 from symshape.tools.repro.problem import Argument, Problem, marked
 from symshape.tools.repro.run import main, run
-from symshape.tools.repro.source import How, compiled_text, file_text
+from symshape.tools.repro.source import GraphFailure, compiled_text, file_text
 
 FAULTS = Path(__file__).parent / "Inputs" / "planted_faults.py"
 OPTIONS = {"passes": ["planted-fault"], "pass_files": [str(FAULTS)], "strict": True, "cache": False}
@@ -260,8 +260,10 @@ def test_a_file_has_constants_and_graphs_within(tmp_path: Path) -> None:
 
     gm, env = _dynamo_graph(fn, torch.ones(4, 3))
     graph = read_graph(gm, "example_value", env)
-    how = How("symshape.compile", "an error", True, True, compiled_text("symshape.compile", Options()))
-    text = file_text(graph.module, graph.arguments, graph.sizes, how)
+    graph_failure = GraphFailure(
+        "symshape.compile", "an error", True, True, compiled_text("symshape.compile", Options())
+    )
+    text = file_text(graph.module, graph.arguments, graph.sizes, graph_failure)
     (tmp_path / "file.py").write_text(text)
     spec = importlib.util.spec_from_file_location("file", tmp_path / "file.py")
     assert spec is not None and spec.loader is not None
@@ -276,7 +278,7 @@ def test_a_file_has_constants_and_graphs_within(tmp_path: Path) -> None:
 def test_an_error_of_any_text_is_in_the_docstring(error: str) -> None:
     gm = torch.fx.symbolic_trace(lambda x: x + 1)
     argument = Argument("x", ["s0", 4], [4, 1], torch.float32)
-    text = file_text(gm, [argument], [{"s0": 3}], How("symshape.compile", error, False, True, "fn"))
+    text = file_text(gm, [argument], [{"s0": 3}], GraphFailure("symshape.compile", error, False, True, "fn"))
     docstring = ast.get_docstring(ast.parse(text))
     assert docstring is not None and error.replace('"""', "'''") in docstring
 

@@ -1,4 +1,4 @@
-"""arith.* and math.* instructions on scalars or vectors: one table from operation name to how it is printed."""
+"""Prints arith and math operations on scalars or vectors: one table from operation name to MLIR text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Associative scans: a result combines the points before it in its block with the total of the blocks before.
+"""Associative scans in blocks: each block is scanned, then combined with the total of the blocks before it.
 
 Brackets are set as a tree of some levels, of which none is long, so that rounding errors grow as slowly as those of
 eager mode, whose tree is over pairs. The tree depends on the length alone: results do not depend on the number of

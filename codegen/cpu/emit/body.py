@@ -1,4 +1,4 @@
-"""The body of a kernel: a loop over units of work, in each of which row level and sweeps take turns."""
+"""The body of a kernel: a loop over units of work, with row-level code and sweeps alternating inside."""
 
 from __future__ import annotations
 

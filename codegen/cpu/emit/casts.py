@@ -1,4 +1,4 @@
-"""Conversions between element types. Half types go through f32 in both directions, as eager's do."""
+"""Conversions between element types. Half types are converted through f32 in both directions, as in eager mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a kernel starts: the context on the stack, and the helper that runs its body on one thread or on OpenMP's.
+"""The entry of a kernel: the context on the stack, and the helper that runs the body on one thread or on OpenMP's.
 
 Context words: body, units, threads to use, chunks, workspace and first unit of a split reduction (of a scatter a flag
 instead), then the kernel's arguments.

@@ -1,4 +1,4 @@
-"""Loops with short bodies are written with two rounds in one: which they are, and a body once more."""
+"""Unrolls loops with short bodies by two: which loops, and how a body is printed twice."""
 
 from __future__ import annotations
 

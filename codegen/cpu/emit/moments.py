@@ -1,4 +1,4 @@
-"""Sums of squared deviations in the sweep of the sum that their centre comes from: long rows are read once.
+"""Sums of squared deviations in the same sweep as the sum that gives their centre, so that long rows are read once.
 
     s = sum(v); c = s / k; q = sum((v - c) ** 2)    ->    s, m = moments(v); q = m + n * (s / n - c) ** 2
 

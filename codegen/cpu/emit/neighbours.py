@@ -1,4 +1,4 @@
-"""Reads at indices that are computed of the point alone (padding by reflection or replication, grids).
+"""Gathers at indices computed from the point alone (padding, grids): vector loads where the indices are consecutive.
 
 The indices of a vector then often are consecutive, and a vector is loaded: a gather takes ten times as long. Whether
 they are is seen when the kernel runs.

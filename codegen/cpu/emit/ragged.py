@@ -1,4 +1,4 @@
-"""Loops over ragged rows end where the row does."""
+"""Ends loops over ragged rows where the row ends."""
 
 from __future__ import annotations
 

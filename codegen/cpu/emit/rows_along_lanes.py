@@ -1,4 +1,4 @@
-"""Rows that lie along the lanes, as many at a time as a vector has lanes.
+"""Rows that lie along the lanes, processed in groups of as many rows as a vector has lanes.
 
 One row's accumulators take log2(lanes) dependent shuffles and combinations to become one number. Those of a vector of
 rows take one combination of two shuffles less than there are rows, and what follows is done for all of them at once.

@@ -1,4 +1,4 @@
-"""Scans: the points of a row one after the other, rows side by side.
+"""Scans: points of a row in order, several rows side by side.
 
 What is carried from point to point stays in registers, and threads take different rows: results do not depend on
 how many there are. Where neighbouring rows lie side by side in memory (a scan along the first dim of a matrix), or

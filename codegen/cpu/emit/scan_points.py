@@ -1,4 +1,4 @@
-"""The points of a row of a scan: one, or a vector of them.
+"""The points of a row of a scan: one at a time, or a vector of them.
 
 What a point needs of the one before is a chain through the row, which is computed point by point. Two kinds of chains
 need not be, with the same results to the last bit: one operation whose brackets do not matter, and values that are

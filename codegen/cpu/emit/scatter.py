@@ -1,4 +1,4 @@
-"""Kernels that write at data-dependent indices: lines of the destination side by side, each in order of its points.
+"""Scatter kernels: threads write different lines of the destination, each in the order of its points.
 
 A point's index varies along the reduced dims of the space; points that differ in a parallel dim never meet. So threads
 take different lines, and within one everything is done in order: results are the same for any number of threads.

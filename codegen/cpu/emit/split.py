@@ -1,4 +1,5 @@
-"""Reductions in two stages: each chunk's accumulators wait in a workspace on the caller's stack, then join in order."""
+"""Split reductions: accumulators of each chunk are stored in a workspace on the caller's stack, then combined in
+order."""
 
 from __future__ import annotations
 

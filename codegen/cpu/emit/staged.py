@@ -1,4 +1,4 @@
-"""Several sweeps over few long rows: each sweep is a launch of its own, in which threads share the chunks of a row.
+"""Staged kernels, for few long rows: each sweep is a launch of its own, in which threads share the chunks of a row.
 
     @k_rows0(context, unit)           what the row level does before the first sweep
     @k_sweep0(context, begin, end)    chunks of sweep 0, whose accumulators wait in the workspace

@@ -1,4 +1,4 @@
-"""Values in flight: uniform over the lanes, affine in the lane number, or one per lane."""
+"""Values during emission: uniform over the lanes, affine in the lane number, or one per lane."""
 
 from __future__ import annotations
 

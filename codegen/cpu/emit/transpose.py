@@ -1,4 +1,4 @@
-"""Reads that are contiguous along another dim than the lanes: square tiles, loaded by rows, transposed in registers."""
+"""Loads that are contiguous along another dim than the lanes: square tiles, transposed in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element types: how a value of each dtype is held in a register, kept in memory and written as a constant."""
+"""Element types: the representation of each dtype in registers and in memory, and its constants."""
 
 from __future__ import annotations
 

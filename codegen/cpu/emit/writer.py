@@ -1,4 +1,4 @@
-"""MLIR text under construction: nested regions, and pure operations placed where their operands allow."""
+"""Writes MLIR text: nested regions; pure operations are hoisted to the outermost region that has their operands."""
 
 from __future__ import annotations
 

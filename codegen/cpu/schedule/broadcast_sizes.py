@@ -1,4 +1,4 @@
-"""Kernels for sizes that are 1: what such a size broadcasts to is known only when the kernel is called.
+"""Forms for sizes that may be 1 and broadcast, which is known only when the kernel is called.
 
 A dim that may be repeated is read at ``d * min(1, s - 1)``. Along the lanes that is a gather; with 1 for ``s`` it is
 one element for the whole row, and with a larger ``s`` a vector.

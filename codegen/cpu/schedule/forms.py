@@ -1,4 +1,4 @@
-"""The forms of a kernel: ways to run it, each for sizes of some kind, from which its entry chooses at every call."""
+"""The forms of a CPU kernel, and the sizes at which each is chosen. The entry of the kernel chooses at every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses that are strided along the lanes and together touch every element: whole vectors, shuffled in registers.
+"""Groups of strided accesses that together touch every element: whole vectors, shuffled in registers.
 
 Three loads at 3*d, 3*d + 1 and 3*d + 2 are three contiguous vectors; each value's lanes are picked from all three.
 """

@@ -1,4 +1,4 @@
-"""How a kernel's iteration space is divided: into units of work, vectors, and chunks of a long reduction.
+"""Divides a kernel's iteration space into units of work, vectors, and chunks of a split reduction.
 
 A unit is one point of the parallel dims other than the lane dim, times one block of the lane dim where that is
 parallel, times one chunk of a split reduction. Threads share the units; everything here depends on sizes only, never on

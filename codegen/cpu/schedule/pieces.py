@@ -1,4 +1,4 @@
-"""Pieces of the lane dim: where a row consists of parts that are computed in different ways, each part has a loop.
+"""Splits the lane dim where masks or comparisons of indices change, so that each piece has a loop without them.
 
 A join, a pad, a roll and a triangle ask at each point where in the row it is: masks, comparisons and remainders of the
 lane dim. Between two cuts of the row all answers are the same at every point. So one piece of a join is a copy, and the

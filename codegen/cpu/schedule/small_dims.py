@@ -1,4 +1,4 @@
-"""Kernels for one value of a size: a dim of a few elements is unrolled, so that nothing is left of its loop.
+"""Forms for one value of a size: a dim of a few elements is unrolled.
 
 A reduction over one element is that element; over three, ``combine`` takes three values of the same point. What was
 strided by the size is then strided by a known small number, see `interleave`.

@@ -1,5 +1,4 @@
-"""The order of computation: the dim that runs over the lanes, sweeps over the reduced dims, values kept between
-sweeps."""
+"""Orders the computation: the dim along the lanes, sweeps over the reduced dims, values kept between sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Math functions that the CPU has no instruction for, as arithmetic on scalars or vectors.
+"""Math functions for which CPUs have no instruction, as arithmetic on scalars or vectors.
 
 Argument reductions after Cody and Waite (Software Manual for the Elementary Functions, 1980), reconstruction in the
 manner of Cephes (Moshier) and SLEEF (Shibata and Petrogalli, 2020), with FMA. Rare f32 functions are computed in f64

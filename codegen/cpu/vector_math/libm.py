@@ -1,4 +1,4 @@
-"""Calls of the C math library, one lane at a time: right, but slow."""
+"""Calls of the C math library, one lane at a time: exact, but slow."""
 
 from __future__ import annotations
 

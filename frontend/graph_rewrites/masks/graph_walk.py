@@ -1,4 +1,4 @@
-"""Walks a graph once, and keeps for each value that depends on a mask its form without the selection."""
+"""Walks a graph once, and keeps for each value that depends on a mask its full form, before selection."""
 
 from __future__ import annotations
 

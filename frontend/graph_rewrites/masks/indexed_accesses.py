@@ -1,4 +1,4 @@
-"""Operations that read or write at indices which tensors hold, beside the selected elements or by them.
+"""Gathers and scatters among selected elements, or at indices that they hold.
 
 Before: %g = gather(%a, 1, %i)        %a = index(%x, [%m]), %i = index(%y, [%m])
 After:  %g = gather(%x, 1, where(%m, %y, 0))

@@ -1,4 +1,4 @@
-"""What is known of a value that holds only the elements a mask selects."""
+"""Properties of a value that holds only the elements that a mask selects."""
 
 from __future__ import annotations
 

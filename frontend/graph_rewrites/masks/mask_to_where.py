@@ -1,4 +1,4 @@
-"""The pass: rules by target, and what is reported of each mask."""
+"""The pass mask-to-where: rules by target, and the report of each mask."""
 
 from __future__ import annotations
 

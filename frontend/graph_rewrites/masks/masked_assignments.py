@@ -1,4 +1,4 @@
-"""Writing to the elements that a mask selects.
+"""Assignments to the elements that a mask selects.
 
 Before: %r = index_put(%y, [%m], %v)                 v: a number, something that broadcasts, f(%y)[%m], or [u]
 After:  %r = where(%m, %v, %y)

@@ -1,4 +1,4 @@
-"""Where selected elements come from: indexing by a mask, ``masked_select``, ``nonzero`` and what is read at it.
+"""Selections: indexing by a mask, ``masked_select``, ``nonzero`` and gathers at its result.
 
 Before: %a = index(%x, [None, %m])        x: [n, k, j], m: [k] -> [n, u, j]
 After:  %x is the full form of %a: its dim 1 over the elements of m

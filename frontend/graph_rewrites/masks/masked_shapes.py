@@ -1,4 +1,4 @@
-"""Views and tensors made to a size that counts selected elements.
+"""Views and factories whose size is the number of selected elements.
 
 Before: %n = sym_size(%a, 0); %e = expand(%t, [%n])          %a = index(%x, [%m])
 After:  %e = expand(%t, [size of %m]), as the full form

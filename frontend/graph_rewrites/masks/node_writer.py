@@ -1,4 +1,4 @@
-"""New nodes of a graph, with the values that the rest of the compiler reads off them."""
+"""Writes new nodes into a graph, with the metadata that the rest of the compiler reads."""
 
 from __future__ import annotations
 

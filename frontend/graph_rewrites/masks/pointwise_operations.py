@@ -1,4 +1,4 @@
-"""Operations on each element by itself, and numbers that depend on how many elements are selected.
+"""Pointwise operations on selected elements, and arithmetic on their number.
 
 Before: %a = index(%x, [%m]); %b = index(%y, [%m]); %c = mul(%a, %b)
 After:  %c = mul(%x, %y), as the full form of the product

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.passes.lowering.aten.arithmetic import clamp, no_less, require_representable
+from symshape.passes.lowering.aten.arithmetic import clamp, clamped_below, require_representable
 from symshape.passes.lowering.aten.builder import Builder, Tensor
-from symshape.passes.lowering.aten.elementwise import Code, Rule, to_result
+from symshape.passes.lowering.aten.math_functions import sigmoid
+from symshape.passes.lowering.aten.rule_combinators import Code, Rule, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
-from symshape.passes.lowering.aten.unary import sigmoid
 
 # Gelu's tanh form: tanh(BETA * (x + KAPPA * x**3)).
 BETA, KAPPA = math.sqrt(2 / math.pi), 0.044715
 
 
 def relu(m: Body, x: Scalar) -> Scalar:
-    return no_less(m, x, m.constant(0, x.dtype))
+    return clamped_below(m, x, m.constant(0, x.dtype))
 
 
 def at_most(m: Body, x: Scalar, bound: Any) -> Scalar:

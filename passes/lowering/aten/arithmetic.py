@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, bits and bounds: eager's results also for integers, negative operands and NaN."""
+"""Rules of arithmetic, comparisons, bitwise operators and clamps, with eager mode's results for integers and NaN."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import (
+from symshape.passes.lowering.aten.rule_combinators import (
     Code,
     Rule,
     apply,
     body_op,
     compare,
     is_factor,
+    logical,
     math_op,
     number,
-    of_truth,
     promoted,
     scaled,
     to_result,
@@ -70,7 +70,7 @@ def opposite_signs(m: Body, x: Scalar, y: Scalar) -> Scalar:
     return m.op("arith.xori", "i1", m.compare("lt", x, zero), m.compare("lt", y, zero))
 
 
-def off_floor(m: Body, rest: Scalar, divisor: Scalar) -> Scalar:
+def differs_from_floor(m: Body, rest: Scalar, divisor: Scalar) -> Scalar:
     """Whether rounding towards zero, which left this rest, differs from rounding down."""
     nonzero = m.compare("ne", rest, m.constant(0, rest.dtype))
     return m.op("arith.andi", "i1", nonzero, opposite_signs(m, rest, divisor))
@@ -79,7 +79,7 @@ def off_floor(m: Body, rest: Scalar, divisor: Scalar) -> Scalar:
 def remainder(m: Body, x: Scalar, y: Scalar) -> Scalar:
     """The rest with the divisor's sign, as Python's %."""
     rest = m.arithmetic("rem", x, y)
-    return rest if x.dtype in UNSIGNED else m.select(off_floor(m, rest, y), m.add(rest, y), rest)
+    return rest if x.dtype in UNSIGNED else m.select(differs_from_floor(m, rest, y), m.add(rest, y), rest)
 
 
 Rounding = Callable[[Body, Scalar], Scalar]
@@ -98,7 +98,7 @@ def floor_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -> S
     ratio = m.div(x, y)
     rest = m.arithmetic("rem", x, y)
     quotient = rounded(m, m.div(rounded(m, m.sub(x, rest)), y))
-    quotient = m.select(off_floor(m, rest, y), rounded(m, m.sub(quotient, one)), quotient)
+    quotient = m.select(differs_from_floor(m, rest, y), rounded(m, m.sub(quotient, one)), quotient)
     floor = m.math("floor", quotient)
     beyond = m.compare("gt", rounded(m, m.sub(quotient, floor)), half)
     floor = m.select(beyond, m.add(floor, one), floor)
@@ -258,21 +258,21 @@ def _skip_nan(m: Body, name: str, x: Scalar, y: Scalar) -> Scalar:
     return m.select(m.is_nan(x), y, m.select(m.is_nan(y), x, best))
 
 
-def no_less(m: Body, x: Scalar, low: Scalar) -> Scalar:
+def clamped_below(m: Body, x: Scalar, low: Scalar) -> Scalar:
     """``x``, or ``low`` where it is below: of two zeros it is ``x``, whatever their signs, and NaN stays. ATen's
     ``clamp_min`` by a number (``aten/src/ATen/native/cpu/TensorCompareKernel.cpp``); ``maximumf`` takes 0.0."""
     return m.select(m.compare("lt", x, low), low, x) if is_float(x.dtype) else m.max(x, low)
 
 
-def no_more(m: Body, x: Scalar, high: Scalar) -> Scalar:
-    """``x``, or ``high`` where it is above: see ``no_less``."""
+def clamped_above(m: Body, x: Scalar, high: Scalar) -> Scalar:
+    """``x``, or ``high`` where it is above: see ``clamped_below``."""
     return m.select(m.compare("gt", x, high), high, x) if is_float(x.dtype) else m.min(x, high)
 
 
 def clamp(m: Body, x: Scalar, low: Scalar | None = None, high: Scalar | None = None) -> Scalar:
     """Bounds are numbers. The upper one wins over the lower one."""
-    x = x if low is None else no_less(m, x, low)
-    return x if high is None else no_more(m, x, high)
+    x = x if low is None else clamped_below(m, x, low)
+    return x if high is None else clamped_above(m, x, high)
 
 
 def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -284,9 +284,9 @@ def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tenso
 
     def code(m: Body, x: Scalar, low: Scalar | None, high: Scalar | None) -> Scalar:
         if low is not None:
-            x = no_less(m, x, low) if _is_number(min) else m.max(x, low)
+            x = clamped_below(m, x, low) if _is_number(min) else m.max(x, low)
         if high is not None:
-            x = no_more(m, x, high) if _is_number(max) else m.min(x, high)
+            x = clamped_above(m, x, high) if _is_number(max) else m.min(x, high)
         return x
 
     return to_result(code)(b, x, min, max)
@@ -416,10 +416,10 @@ RULES: dict[str, Rule] = {
     "aten.bitwise_right_shift.Scalar_Tensor": _right,
     "aten.__rshift__.Tensor": _right,
     "aten.__rshift__.Scalar": _right,
-    "aten.logical_and.default": of_truth(plain("and")),
-    "aten.logical_or.default": of_truth(plain("or")),
-    "aten.logical_xor.default": of_truth(plain("xor")),
-    "aten.logical_not.default": of_truth(body_op("logical_not")),
+    "aten.logical_and.default": logical(plain("and")),
+    "aten.logical_or.default": logical(plain("or")),
+    "aten.logical_xor.default": logical(plain("xor")),
+    "aten.logical_not.default": logical(body_op("logical_not")),
     "aten.maximum.default": _max,
     "aten.max.other": _max,
     "aten.minimum.default": _min,

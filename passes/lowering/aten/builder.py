@@ -1,4 +1,4 @@
-"""The builder of lowering rules: pointwise nodes, reductions, scans and views over tensors of symbolic size."""
+"""The builder that rules get: pointwise operations, reductions, scans and views over tensors of symbolic size."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Rules of reads at the positions that a mask selects: gathers without a check, since the positions are in range."""
+"""Rules of gathers at the positions that a mask selects, which need no bounds check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.indexing import placed
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
 from symshape.prover.numbers.expr import Expr, product
 

@@ -1,11 +1,12 @@
-"""Ops that make tensors from numbers and positions. Sizes and dtype are the result's; layout is its bind's."""
+"""Rules of factories (``full``, ``arange``, ...). Sizes and dtype are those of the result, the layout that of its
+bind."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor
-from symshape.passes.lowering.aten.elementwise import Rule, apply, number, to_result
+from symshape.passes.lowering.aten.rule_combinators import Rule, apply, number, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
 from symshape.prover.numbers.expr import Expr, as_expr
 

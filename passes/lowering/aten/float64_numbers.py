@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, Union
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule, apply
+from symshape.passes.lowering.aten.rule_combinators import Rule, apply
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
 
 Number = Union["Real", float, int]

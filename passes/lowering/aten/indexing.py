@@ -1,4 +1,4 @@
-"""Rules of the ops that read at data-dependent indices: ``tensor.extract`` from the whole source, at checked indices.
+"""Rules of gathers (``index``, ``gather``, ``embedding``): ``tensor.extract`` from the source, at checked indices.
 
 The source is captured, not an operand of the loop: it must be in memory, the indices need not be.
 """
@@ -12,7 +12,7 @@ from typing import Any, cast
 from torch_mlir import ir
 
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Result, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import product
 

@@ -1,4 +1,4 @@
-"""Rules of operators on rows of unequal lengths: ``offsets`` says where each row begins and where the last one ends."""
+"""Rules of jagged rows (``offsets`` has the start of each row, and the end of the last)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor, Unsupported, highest, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.prover.numbers.expr import Expr
 

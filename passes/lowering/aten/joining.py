@@ -1,4 +1,4 @@
-"""Rules of the ops that join, pad, repeat and reorder: views, and choices between them by position."""
+"""Rules of concatenation, padding, repetition, flips and rolls: views, and selects by position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ZERO, Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule, number
+from symshape.passes.lowering.aten.rule_combinators import Rule, number
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type
 from symshape.passes.lowering.aten.strided import require_memory
 from symshape.passes.lowering.aten.views import clamp_start

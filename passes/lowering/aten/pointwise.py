@@ -1,11 +1,11 @@
-"""Rules of pointwise ops that copy, cast or choose."""
+"""Rules of pointwise operators that copy, cast or select."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule, apply, body_op, to_result
+from symshape.passes.lowering.aten.rule_combinators import Rule, apply, body_op, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
 
 
@@ -24,7 +24,7 @@ def cast(b: Builder, x: Tensor, *_: Any) -> Tensor:
     """A cast that the program asks for; unlike that of a result to a half type, it is never left out in a kernel."""
     dtype = b.results[0].dtype
     rounds = compute_type(dtype) != dtype and x.dtype != dtype
-    return to_result((lambda m, v: m.round_for_good(v, dtype)) if rounds else identity, 1)(b, x)
+    return to_result((lambda m, v: m.round_explicitly(v, dtype)) if rounds else identity, 1)(b, x)
 
 
 def copy(b: Builder, target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of a degree that is data."""
+"""Rules of orthogonal polynomials, whose degree is data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.float64_numbers import Real, special
+from symshape.passes.lowering.aten.rule_combinators import Rule
 
 INFINITY, NAN = math.inf, math.nan
 DEGREES = 128  # of Hermite polynomials in float32: eager mode's limit, above which all are NaN

@@ -1,4 +1,4 @@
-"""Rules of reductions. Sums and products of half types accumulate in f32; integers in i64; bool reduces as bool."""
+"""Rules of reductions. Sums and products of half types accumulate in f32, those of integers in i64."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class Body:
     def rounded(self, x: Scalar, dtype: str) -> Scalar:
         """The nearest number of a dtype, in its compute type; no later step undoes that."""
         wide = self.cast(x, compute_type(dtype))
-        return wide if wide.dtype == dtype else self.cast(self.round_for_good(wide, dtype), wide.dtype)
+        return wide if wide.dtype == dtype else self.cast(self.round_explicitly(wide, dtype), wide.dtype)
 
     def position(self, dim: int) -> Scalar:
         """The iteration index of a dim."""
@@ -243,7 +243,7 @@ class Body:
             return self.cast(self.cast(x, "f32"), dtype)  # f16 <-> bf16, and f64 to half as PyTorch does it
         return self.op("arith.truncf", dtype, x)
 
-    def round_for_good(self, x: Scalar, dtype: str) -> Scalar:
+    def round_explicitly(self, x: Scalar, dtype: str) -> Scalar:
         """Rounds an f32 to a half type where the program asks for it: no later widening may undo it."""
         nearest_even = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0)
         return self.op("arith.truncf", dtype, x, roundingmode=nearest_even)

@@ -1,4 +1,4 @@
-"""Rules of scans: each point along a dim combines the points before it, in order, as eager mode does on CPUs.
+"""Rules of scans (``cumsum``, ``cummax``, ...): points are combined in order, as in eager mode on CPUs.
 
 Sums and products accumulate in eager mode's type: f64 for f32, f32 for half types, i64 for integers.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported, highest, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.reductions import ordered
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 
 _ACCUMULATOR = {"f32": "f64", "f16": "f32", "bf16": "f32"}

@@ -1,4 +1,4 @@
-"""Rules of the ops that write at data-dependent indices.
+"""Rules of scatters: writes at data-dependent indices.
 
 With one index for each row that is a choice by position, which fuses with what is around it; all others become
 ``Builder.scatter``, a kernel of its own. In order of the indices, so that results do not depend on the threads.
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.indexing import of_another_rank, require_indices, without_dims
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr, product
 

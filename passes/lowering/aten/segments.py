@@ -1,4 +1,4 @@
-"""Rules of ``torch.segment_reduce`` and its gradient: segments of a dim, one behind the other, by lengths or offsets.
+"""Rules of ``torch.segment_reduce`` and its gradient; segments are given by lengths or offsets.
 
 A reduction over (segment, element of the dim), of which a segment has those from its start to its stop: on CPUs its
 loop ends where the segment does (``analysis/ragged_rows.py``), and what makes the elements is computed in it.
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor, Unsupported, highest, lowest
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.jagged import MESSAGE
+from symshape.passes.lowering.aten.rule_combinators import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type, is_float
 from symshape.prover.numbers.expr import Expr
 

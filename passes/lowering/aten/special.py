@@ -1,4 +1,4 @@
-"""Special functions: fits on intervals, and the series and reflections that lead to them.
+"""Rules of special functions: polynomial fits on intervals, series and reflection formulas.
 
 Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions; the fits are our own (bench/fit_special.py).
 """
@@ -12,8 +12,8 @@ from functools import partial
 
 from symshape.passes.lowering.aten import special_coefficients as fit
 from symshape.passes.lowering.aten.builder import Builder, Tensor
-from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.float64_numbers import Real, polynomial, special
+from symshape.passes.lowering.aten.rule_combinators import Rule
 
 INFINITY, NAN = math.inf, math.nan
 SQRT_HALF = math.sqrt(0.5)

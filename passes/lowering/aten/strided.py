@@ -1,4 +1,4 @@
-"""Rules of the ops that say where in a storage their elements are, whatever the tensor they are given."""
+"""Rules of ``as_strided`` and other operators that address a storage, whatever tensor they are given."""
 
 from __future__ import annotations
 

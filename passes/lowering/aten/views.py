@@ -1,4 +1,4 @@
-"""Rules of the ops that only remap indices: each is one ``symshape.view``."""
+"""Rules of views: each is one ``symshape.view`` with an index map."""
 
 from __future__ import annotations
 

@@ -33,6 +33,6 @@ def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
 
 
 def _addresses(choices: Iterable[Choice], symbols: Iterable[str]) -> list[str]:
-    """What conditions depend on besides sizes: data addresses, by name."""
+    """The symbols of conditions that are no sizes: data addresses, by name."""
     used = {symbol for choice in choices for symbol in choice.condition.symbols}
     return sorted(used - set(symbols) - {PROCESSORS})

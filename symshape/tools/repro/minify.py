@@ -22,7 +22,7 @@ from symshape.tools.reduce.failing_checks import error_line, pattern_of
 from symshape.tools.repro.from_graph import symbols_of_arguments
 from symshape.tools.repro.problem import Argument, Problem, Size, marked, number
 from symshape.tools.repro.run import results, run
-from symshape.tools.repro.source import How, file_text
+from symshape.tools.repro.source import GraphFailure, file_text
 
 _COEFFICIENTS: Final = 64  # limit of a and b in a fitted size a * symbol + b
 
@@ -44,9 +44,9 @@ def minify(problem: Problem, output: Path) -> None:
     if failure is None:
         raise OptionError("the graph does not fail", next_step="run the file without minify")
     pattern = re.compile(pattern_of(error_line(failure)) if not problem.accuracy else "AccuracyError")
-    how = How("", failure, problem.accuracy, problem.grad, _compiled_text(problem))
+    graph_failure = GraphFailure("", failure, problem.accuracy, problem.grad, _compiled_text(problem))
     state = State(gm, list(problem.arguments))
-    before, search = _size(state), _Search(problem, pattern, lambda s: _write(output, s, problem, how))
+    before, search = _size(state), _Search(problem, pattern, lambda s: _write(output, s, problem, graph_failure))
     if not search.fails(state):
         raise OptionError("the graph fails in another way when it is traced as one", next_step="reduce the IR instead")
     state = search.smallest(state)
@@ -83,11 +83,11 @@ def _compiled_text(problem: Problem) -> str:
     return inspect.getsource(problem.compiled).partition("return ")[2].strip()
 
 
-def _write(output: Path, state: State, problem: Problem, how: How) -> None:
+def _write(output: Path, state: State, problem: Problem, graph_failure: GraphFailure) -> None:
     used = symbols_of_arguments(state.arguments)
     sizes = list({str(one): one for one in ({s: v for s, v in m.items() if s in used} for m in problem.sizes)}.values())
     draft = output.with_name(f"{output.name}.part")
-    draft.write_text(file_text(state.gm, state.arguments, sizes, how), encoding="utf-8")
+    draft.write_text(file_text(state.gm, state.arguments, sizes, graph_failure), encoding="utf-8")
     draft.replace(output)
 
 

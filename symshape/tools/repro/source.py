@@ -67,8 +67,8 @@ if __name__ == "__main__":
 
 
 @dataclasses.dataclass(frozen=True)
-class How:
-    """How the graph failed. ``entry``: "symshape.compile" or "torch.compile"; ``error``: the failure; ``accuracy``:
+class GraphFailure:
+    """The failure of a graph. ``entry``: "symshape.compile" or "torch.compile"; ``error``: its text; ``accuracy``:
     numbers are compared; ``grad``: gradients too; ``compiled``: the expression that compiles the graph."""
 
     entry: str
@@ -95,15 +95,20 @@ def compiled_text(entry: str, options: Options) -> str:
 
 
 def file_text(
-    gm: torch.fx.GraphModule, arguments: Sequence[Argument], sizes: Sequence[Mapping[str, int]], how: How
+    gm: torch.fx.GraphModule,
+    arguments: Sequence[Argument],
+    sizes: Sequence[Mapping[str, int]],
+    graph_failure: GraphFailure,
 ) -> str:
     """The text of a repro file. CompileError if a part of the graph cannot be written as source."""
     imports: dict[str, str] = {}
     classes = list(_classes(gm, "Repro", imports))
     names = [one.name for one in arguments]
     return _FILE.format(
-        title="What symshape failed with on this graph." if not how.accuracy else "A graph with other numbers.",
-        about="\n".join(f"    {line}".rstrip() for line in _in_docstring(how.error).splitlines()[:20]),
+        title="What symshape failed with on this graph."
+        if not graph_failure.accuracy
+        else "A graph with other numbers.",
+        about="\n".join(f"    {line}".rstrip() for line in _in_docstring(graph_failure.error).splitlines()[:20]),
         imports="".join(f"{line}\n" for line in imports.values()),
         classes="\n\n\n".join(classes),
         arguments="\n".join(f"    {_argument_text(one)}," for one in arguments),
@@ -111,9 +116,9 @@ def file_text(
         names=f"[{', '.join(names)}]",
         names_in_list=", ".join(names),
         marks="\n".join(_marks(arguments)) or "    # there is nothing to mark",
-        compiled=how.compiled,
-        accuracy=how.accuracy,
-        grad=how.grad,
+        compiled=graph_failure.compiled,
+        accuracy=graph_failure.accuracy,
+        grad=graph_failure.grad,
     )
 
 

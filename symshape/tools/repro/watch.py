@@ -29,7 +29,7 @@ from symshape.runtime.torch_c import first_seen
 from symshape.tools.reduce.comparison import differ_beyond_rounding, rounded_otherwise
 from symshape.tools.repro.from_graph import copied, read_graph, values_at
 from symshape.tools.repro.run import outputs
-from symshape.tools.repro.source import How, compiled_text, file_text
+from symshape.tools.repro.source import GraphFailure, compiled_text, file_text
 
 log = logging.getLogger("symshape.repro")
 _ALWAYS, _ACCURACY = 3, 4  # values of TORCHDYNAMO_REPRO_LEVEL
@@ -56,8 +56,8 @@ class Watched:
             first = values_at(self.gm, self.key, given) if given is not None else None
             found = read_graph(self.gm, self.key, shape_env_of(self.gm, self.key), first)
             compiled = compiled_text(self.entry, self.options)
-            how = How(self.entry, error, repro_level() == _ACCURACY, self.grad, compiled)
-            text = file_text(found.module, found.arguments, found.sizes, how)
+            graph_failure = GraphFailure(self.entry, error, repro_level() == _ACCURACY, self.grad, compiled)
+            text = file_text(found.module, found.arguments, found.sizes, graph_failure)
             file = _new_file(repro_folder())
             file.write_text(text, encoding="utf-8")
         except Exception as reason:  # noqa: BLE001 - must not replace the program's own error

@@ -9,7 +9,7 @@ from typing import Any, Final
 import sympy
 
 from symshape.frontend.bridge.shape_env import size_functions
-from symshape.frontend.bridge.shape_env_answers import AskedShapeEnv
+from symshape.frontend.bridge.shape_env_answers import QueriedShapeEnv
 from symshape.tools.corpus.condition_text import Operators, Relation, names_in, read
 from symshape.tools.corpus.solvers.solver import Answer
 
@@ -72,14 +72,14 @@ class TorchShapeEnv:
         return [self.prepare(text) for text in facts]
 
     def tell(self, facts: Sequence[Any]) -> None:
-        self._env = AskedShapeEnv(len(self._symbols))
+        self._env = QueriedShapeEnv(len(self._symbols))
         self._contradictory = not self._env.assume(facts)
 
     def prepare(self, condition: str) -> Any:
         for name in sorted(names_in(condition) - self._symbols.keys()):
             if len(self._pool) <= len(self._symbols):
                 # Symbols of any environment are equal, so that a pool of one environment serves all.
-                self._pool = AskedShapeEnv(2 * len(self._symbols) + 8).symbols
+                self._pool = QueriedShapeEnv(2 * len(self._symbols) + 8).symbols
             self._symbols[name] = self._pool[len(self._symbols)]
         return read(condition, SympyAlgebra(self._symbols))
 

@@ -1,0 +1,1 @@
+"""AOTAutograd: random draws, gradients, writes to memory, the partition of the joint graph."""

@@ -1,0 +1,1 @@
+"""Checks and their messages, and errors while tracing."""

@@ -1,0 +1,1 @@
+"""Fake results that differ from eager mode's."""

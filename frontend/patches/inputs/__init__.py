@@ -1,0 +1,1 @@
+"""Inputs of a frame: which become symbols, and which constants."""

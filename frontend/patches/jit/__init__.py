@@ -1,0 +1,1 @@
+"""The trace of `symshape.jit`."""

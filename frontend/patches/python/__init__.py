@@ -1,0 +1,1 @@
+"""Python that Dynamo rejects or specialises on."""

@@ -1,0 +1,1 @@
+"""Unnecessary work while tracing."""

@@ -1,0 +1,32 @@
+"""Limits which operations on sizes a trace records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx.experimental import proxy_tensor
+from torch.utils._thunk import Thunk
+
+from symshape.frontend.bridge.size_cache import cache_of
+from symshape.frontend.patches.patch import Changes
+
+
+def comparisons_are_recorded_when_used(changes: Changes) -> None:
+    """Records a comparison of sizes only when its node is used. Most comparisons just decide something during tracing,
+    which leaves a guard and an unused node."""
+    changes.wrap(proxy_tensor, "thunkify", _later)
+
+
+@functools.cache
+def _later(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def thunkify(tracer: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out")
+        if isinstance(out, torch.SymBool) and cache_of(out.node.shape_env) and out.node._hint is not None:
+            return Thunk(functools.partial(f, *args, **kwargs))
+        return usual(tracer, f, *args, **kwargs)
+
+    return thunkify

@@ -1,0 +1,235 @@
+"""Speed: unnecessary work while tracing, and what compiled frames read at each call."""
+
+from __future__ import annotations
+
+from symshape.frontend.bridge.size_cache import BINARY
+from symshape.frontend.patches.aot_autograd import autograd_kernels
+from symshape.frontend.patches.patch import Patch, Versions
+from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
+from symshape.frontend.patches.speed import (
+    fake_tensor_creation,
+    layout_cache,
+    needless_work,
+    silent_logs,
+    size_reads,
+    size_recording,
+    symbolic_arithmetic,
+)
+from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, SIZES, STUB, TRANSLATOR
+
+ROWS: tuple[Patch, ...] = (
+    Patch(
+        "arithmetic on sizes",
+        ("frame", "graph"),
+        (
+            *(f"{NODE}.{name}" for name in (*BINARY, "expr", "maybe_as_int", "wrap_int")),
+            f"{SIZES}.ShapeEnv.evaluate_sym_node",
+            f"{SIZES}.uninteresting_files",
+        ),
+        symbolic_arithmetic.remember_arithmetic,
+        "sympy computes the same few expressions hundreds of times for each tensor",
+        (
+            *(Takes(f"{NODE}.{name}", "self, other") for name in BINARY),
+            Takes(f"{NODE}.maybe_as_int", "self"),
+            Takes(f"{NODE}.wrap_int", "self, num"),
+            Takes(f"{SIZES}.ShapeEnv.evaluate_sym_node", "self, sym_node, size_oblivious, fallback_value"),
+            Says(f"{SIZES}.ShapeEnv._get_user_frame", "uninteresting_files"),
+            Says(f"{SIZES}.ShapeEnv._set_replacement", "_replacements_version_counter"),
+            Behaves(f"{NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
+        ),
+        versions=Versions(first="2.12"),  # earlier, a ShapeEnv does not count its replacements of symbols
+        only_speed=True,
+    ),
+    Patch(
+        "views from the cache",
+        ("frame", "graph"),
+        (f"{FAKE_MODE}._get_output_tensor_from_cache_entry",),
+        fake_tensor_creation.views_are_made_once,
+        "the size in bytes of a view's storage is computed twice, from symbolic sizes",
+        (
+            Takes(f"{FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
+            Takes("torch._subclasses.fake_tensor.in_kernel_invocation_manager", "fake_mode"),
+            Takes(f"{STUB}.extract", "self, key, shape_env"),
+            Exists("torch._subclasses._fake_tensor_utils._CacheKeyState.shape_env", "member_descriptor"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+        only_speed=True,
+    ),
+    Patch(
+        "entries of the cache",
+        ("frame", "graph"),
+        (
+            f"{FAKE_MODE}._get_output_info_for_cache_entry",
+            f"{FAKE_MODE}._get_output_tensor_from_cache_entry",
+        ),
+        fake_tensor_creation.entries_are_not_tried,
+        "to find the dispatch keys of a result, a second one is created with all its symbolic sizes",
+        (
+            Takes(f"{FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
+            Takes(
+                f"{FAKE_MODE}._get_output_tensor_from_cache_entry",
+                "self, state, entry, key, func, args | self, state, entry, key, args",
+            ),
+            Says(f"{FAKE_MODE}._get_output_info_for_cache_entry", "_dispatch_key_set"),
+            Says(f"{FAKE_MODE}._output_from_cache_entry", "_get_output_tensor_from_cache_entry"),
+        ),
+        versions=Versions(first="2.12"),
+        only_speed=True,
+    ),
+    Patch(
+        "memory of wrappers",
+        ("frame", "graph"),
+        ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
+        fake_tensor_creation.wrappers_have_a_memory,
+        "functionalisation computes the size of each wrapper's storage and records it in the graph",
+        (
+            Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
+            Says("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "is_inference_mode_enabled"),
+            Exists("torch.Tensor._make_wrapper_subclass"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensor._extra_dispatch_keys"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+    ),
+    Patch(
+        "layouts of sizes and strides",
+        ("frame", "graph"),
+        (
+            "torch._prims_common.check_contiguous_sizes_strides",
+            "torch._prims_common.suggest_memory_format",
+            "torch._subclasses.fake_tensor.suggest_memory_format",
+        ),
+        layout_cache.layouts_are_cached,
+        "whether a tensor is contiguous or channels-last is asked several times, with twenty operations on sizes each",
+        (
+            Takes("torch._prims_common.check_contiguous_sizes_strides", "sizes, strides, false_if_dde"),
+            Takes("torch._prims_common.suggest_memory_format", "x"),
+            Says("torch._prims_common.is_contiguous", "check_contiguous_sizes_strides"),
+            Says("torch._subclasses.fake_tensor.extract_tensor_metadata", "suggest_memory_format"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "comparisons of sizes",
+        ("frame", "graph"),
+        ("torch.fx.experimental.proxy_tensor.thunkify",),
+        size_recording.comparisons_are_recorded_when_used,
+        "each comparison of sizes that tracing decides is recorded in the graph, and later removed as dead code",
+        (
+            Takes("torch.fx.experimental.proxy_tensor.thunkify", "tracer, f, *args, **kwargs"),
+            Says("torch.fx.experimental.proxy_tensor._sym_register", "thunkify"),
+            Takes("torch.fx.experimental.proxy_tensor._compute_proxy", "tracer, func, args, out"),
+            Takes("torch.utils._thunk.Thunk.__init__", "self, f"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "maps over devices",
+        ("frame",),
+        ("torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",),
+        needless_work.local_maps_are_imported_by_their_users,
+        "Dynamo imports large parts of torch.distributed only to see that a value is not its local_map",
+        (
+            Takes(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "value",
+            ),
+            Says(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "torch.distributed.tensor.experimental._func_map",
+            ),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "lists of composite operators",
+        ("frame",),
+        ("torch._export.utils._materialize_cpp_cia_ops",),
+        needless_work.operators_are_listed_once,
+        "the table of decompositions creates objects for all composite operators once for each namespace",
+        (
+            Takes("torch._export.utils._materialize_cpp_cia_ops", ""),
+            Says("torch._export.utils._collect_all_valid_cia_ops_for_namespace", "_materialize_cpp_cia_ops"),
+            Exists("torch._C._dispatch_get_registrations_for_dispatch_key"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "names in silent logs",
+        ("frame",),
+        ("torch._dynamo.symbolic_convert.get_funcname",),
+        silent_logs.no_names_for_silent_logs,
+        "Dynamo tokenises each source file that it traces, for a log that is off",
+        (
+            Takes("torch._dynamo.symbolic_convert.get_funcname", "filename, lineno"),
+            Says(f"{TRANSLATOR}.get_line_of_code_header", "get_funcname"),
+            Exists("torch._dynamo.symbolic_convert.trace_call_log", "Logger"),
+            Exists("torch._dynamo.symbolic_convert.trace_source_log", "Logger"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "times in silent logs",
+        ("frame",),
+        ("torch._dynamo.guards.profile_guard_manager",),
+        silent_logs.no_times_for_silent_logs,
+        "Dynamo measures the time of each frame's guards with empty caches, for a log that is off",
+        (
+            Exists("torch._dynamo.guards.profile_guard_manager"),
+            Says("torch._dynamo.guards.CheckFunctionManager.__init__", "profile_guard_manager"),
+            Exists("torch._dynamo.guards.guards_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "sizes of batch normalisations",
+        ("frame", "graph"),
+        autograd_kernels.batch_norm_targets,
+        autograd_kernels.sizes_of_batch_norms,
+        "to find a result's sizes, PyTorch runs the decomposition: twenty operators on symbolic sizes",
+        (
+            Takes(
+                "torch._decomp.decomposition_table[aten._native_batch_norm_legit_no_training.default]",
+                "input, weight, bias, running_mean, running_var, momentum, eps",
+            ),
+            *(
+                Takes(
+                    f"torch._decomp.decomposition_table[aten.{name}.default]",
+                    "input, weight, bias, running_mean, running_var, training, momentum, eps",
+                )
+                for name in ("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+            ),
+            Says("torch._decomp.decompositions.native_batch_norm_helper", "new_zeros"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "how frames read sizes",
+        ("frame",),
+        ("torch._dynamo.codegen.PyCodegen.load_import_from",),
+        size_reads.read_sizes_at_once,
+        "Dynamo's functions that read a size leave Dynamo and enter it again: 2 us for each size of a call",
+        (
+            Takes("torch._dynamo.codegen.PyCodegen.load_import_from", "self, module_name, object_name"),
+            Takes("torch._dynamo.utils.call_size", "x, i"),
+            Takes("torch._dynamo.utils.call_stride", "x, i"),
+            Takes("torch._dynamo.utils.call_storage_offset", "x"),
+        ),
+    ),
+    Patch(
+        "sizes beside tensors",
+        ("frame",),
+        (f"{OUTPUT}.OutputGraph.remove_unused_graphargs", f"{AUTOGRAD}.tensorify_python_scalars"),
+        size_reads.sizes_of_tensors_are_not_passed,
+        "a frame reads each size of each tensor at every call, although inference graphs can read them from tensors",
+        (
+            Takes(f"{OUTPUT}.OutputGraph.remove_unused_graphargs", "self"),
+            Takes(f"{OUTPUT}.OutputGraph.remove_node", "self, *args, **kwargs"),
+            Takes(f"{AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
+            Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Branches, loops, scans, checkpoints, and regions that are traced once."""

@@ -1,1 +1,0 @@
-"""The tables of patches to PyTorch, one file per subject. Each file is one flat list, ``ROWS``."""

@@ -1,0 +1,1 @@
+"""Unbacked sizes: rules that do not ask for them."""
