@@ -134,10 +134,13 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
     return fixed, list(unknown)
 
 
-def new_unbacked_size(env: Any) -> Any:
-    """A new unbacked size."""
+def new_unbacked_size(env: Any, error: Exception | None = None) -> Any:
+    """A new unbacked size. Where Dynamo's settings say that there are to be none, ``error`` is raised: Dynamo breaks the
+    graph there."""
     from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
 
+    if error is not None and not env.allow_dynamic_output_shape_ops:
+        raise error
     size = env.create_unbacked_symint()
     _constrain_range_for_size(size)
     return size
