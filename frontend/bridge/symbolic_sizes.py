@@ -135,8 +135,8 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
 
 
 def new_unbacked_size(env: Any, error: Exception | None = None) -> Any:
-    """A new unbacked size. Where Dynamo's settings say that there are to be none, ``error`` is raised: Dynamo breaks the
-    graph there."""
+    """A new unbacked size. Where Dynamo's settings say that there are to be none, ``error`` is raised, and Dynamo breaks
+    the graph."""
     from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
 
     if error is not None and not env.allow_dynamic_output_shape_ops:

@@ -190,7 +190,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.misc.LoggingLoggerVariable.call_method",),
         trace_messages.messages_of_once,
-        "a method of a logger that says each message once (`warning_once`) would break the graph; it is called at compile time",
+        "a logger's `warning_once` would break the graph; it is called when the frame is compiled",
         (Takes(f"{VARIABLES}.misc.LoggingLoggerVariable.call_method", "self, tx, name, args, kwargs"),),
     ),
     Patch(
