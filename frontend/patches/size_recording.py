@@ -15,8 +15,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def comparisons_are_recorded_when_used(changes: Changes) -> None:
-    """Records a comparison of sizes, or a question about a layout, only when its node is used. Most just decide something
-    during tracing, which leaves a guard and an unused node."""
+    """Records a comparison of sizes, or a question about a layout, only when its node is used. Most just decide
+    something during tracing, which leaves a guard and an unused node."""
     changes.wrap(proxy_tensor, "thunkify", _later)
 
 
