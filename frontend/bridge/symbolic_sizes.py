@@ -82,6 +82,16 @@ def known_at_most_one(size: Any) -> bool:
     return size <= 1 if type(size) is int else statically_known_true(size <= 1)
 
 
+def is_known_empty(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is known to have no elements. In an environment of ours nothing is assumed for the answer: there
+    a graph serves 0 and other sizes."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if has_unbacked_sizes(tensor) or any(map(is_general, tensor.shape)):
+        return any(size == 0 if type(size) is int else statically_known_true(size == 0) for size in tensor.shape)
+    return tensor.numel() == 0
+
+
 def is_decided_against(condition: torch.SymBool) -> bool:
     """Whether a condition on sizes of inputs is known not to hold."""
     env, expr = condition.node.shape_env, condition.node.expr
@@ -134,10 +144,13 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
     return fixed, list(unknown)
 
 
-def new_unbacked_size(env: Any) -> Any:
-    """A new unbacked size."""
+def new_unbacked_size(env: Any, error: Exception | None = None) -> Any:
+    """A new unbacked size. Where Dynamo's settings say that there are to be none, ``error`` is raised: Dynamo breaks
+    the graph there."""
     from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
 
+    if error is not None and not env.allow_dynamic_output_shape_ops:
+        raise error
     size = env.create_unbacked_symint()
     _constrain_range_for_size(size)
     return size

@@ -1,4 +1,5 @@
-"""Decomposes normalisations. Statistics saved for half inputs and float32 parameters have the parameters' type."""
+"""Decomposes normalisations, and gradients of group norms of empty tensors. Statistics saved for half inputs and float32
+parameters have the parameters' type."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.layouts import is_channels_last
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_known_empty
 
 _torch: Any = torch  # its checks have no types
 _HALF = (torch.float16, torch.bfloat16)
@@ -57,6 +58,21 @@ def group_norm_of_channels_first(rule: Callable[..., Any]) -> Callable[..., Any]
         if x.device.type == "cpu" and is_channels_last(x) and not has_unbacked_sizes(x):
             return NotImplemented
         return rule(x, *args)
+
+    return decomposition
+
+
+def group_norm_gradients_of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``native_group_norm_backward``, which divides by the size of a group, where there is one."""
+
+    def decomposition(
+        gradient: torch.Tensor, x: torch.Tensor, mean: Any, rstd: Any, weight: Any, *sizes_and_mask: Any
+    ) -> Any:
+        if not is_known_empty(x):
+            return rule(gradient, x, mean, rstd, weight, *sizes_and_mask)
+        *_, channels, _, _, wanted = sizes_and_mask
+        found = [torch.zeros_like(x), *(x.new_zeros(channels) for _ in range(2))]
+        return tuple(one if asked else None for one, asked in zip(found, wanted, strict=True))
 
     return decomposition
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, torch_decompositions
-from symshape.frontend.bridge.general_shape_env import is_general
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
+from symshape.frontend.bridge.decomposition_tables import inductor_table, torch_decompositions
 from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
 from symshape.frontend.decompositions.cross_products import cross
@@ -20,8 +18,18 @@ from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
+from symshape.frontend.decompositions.losses import (
+    invalid_where_it_is,
+    log_sigmoid_of_maybe_nothing,
+    of_something,
+    soft_margin_loss_backward,
+)
 from symshape.frontend.decompositions.membership import isin
-from symshape.frontend.decompositions.normalisations import group_norm_of_channels_first, with_eager_statistics
+from symshape.frontend.decompositions.normalisations import (
+    group_norm_gradients_of_something,
+    group_norm_of_channels_first,
+    with_eager_statistics,
+)
 from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, largest_of_all, max_pool
@@ -59,14 +67,6 @@ def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
     return torch.as_strided(x, *args).clone(memory_format=torch.contiguous_format)
 
 
-def _soft_margin_loss_backward(
-    gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int
-) -> torch.Tensor:
-    """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
-    slope = -target * gradient * torch.sigmoid(-target * x)
-    return slope / x.numel() if reduction == MEAN else slope
-
-
 def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``cat``, which leaves out tensors without elements; their types count nevertheless."""
 
@@ -84,28 +84,6 @@ def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
         real = any(isinstance(bound, torch.SymFloat) for bound in (*bounds, *named.values()))
         whole = not (x.is_floating_point() or x.is_complex())
         return rule(x.to(torch.get_default_dtype()) if real and whole else x, *bounds, **named)
-
-    return decomposition
-
-
-def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
-
-    def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        general = has_unbacked_sizes(x) or any(map(is_general, x.shape))  # there 0 divides
-        if not general and x.numel() == 0:
-            return torch.zeros_like(x)
-        return rule(gradient, x, *args, **kwargs)
-
-    return decomposition
-
-
-def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of a gradient that takes the sign of a difference, which for NaN is 0: eager mode's is NaN."""
-
-    def decomposition(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
-        difference = x - target
-        return torch.where(difference.isnan(), difference, rule(gradient, x, target, *args))
 
     return decomposition
 
@@ -198,7 +176,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.grid_sampler_2d_backward.default, grid_sampler_backward),
     (aten.grid_sampler_3d_backward.default, grid_sampler_backward),
     (aten.as_strided_copy.default, _as_strided_copy),
-    (aten.soft_margin_loss_backward.default, _soft_margin_loss_backward),
+    (aten.soft_margin_loss_backward.default, soft_margin_loss_backward),
     (aten.complex.default, joined),
     (aten.copy.default, copied),
     (aten._cdist_forward.default, cdist_forward),
@@ -239,9 +217,11 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.col2im.default, sums_of_slices),
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
-    (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),
-    (aten.mse_loss_backward.default, _of_something),
-    (aten.smooth_l1_loss_backward.default, _of_something),
-    (aten.huber_loss_backward.default, _of_something),
-    (aten.soft_margin_loss_backward.default, _of_something),
+    (aten.smooth_l1_loss_backward.default, invalid_where_it_is),
+    (aten.mse_loss_backward.default, of_something),
+    (aten.smooth_l1_loss_backward.default, of_something),
+    (aten.huber_loss_backward.default, of_something),
+    (aten.soft_margin_loss_backward.default, of_something),
+    (aten.log_sigmoid_backward.default, log_sigmoid_of_maybe_nothing),
+    (aten.native_group_norm_backward.default, group_norm_gradients_of_something),
 )

@@ -100,7 +100,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                 if is_in_vmap():
                     raise NotOpaque("vmap has no rule for an opaque call")
                 refuse_to_run(node.target, may_probe())
-                return _mark(node, args, kwargs, sizes_at_hand(graph), env)
+                return _mark(node, args, kwargs, sizes_at_hand(graph), functools.partial(new_unbacked_size, env, error))
             except NotOpaque as refused:
                 break_graph(node, f"{refused}; {data_dependent_condition(error)}", error)
 
@@ -128,10 +128,10 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
     return tuple(found)
 
 
-def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
-    """Marks the node with its text; returns its traced result."""
+def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, new_size: Callable[[], Any]) -> Any:
+    """Marks the node with its text; returns its traced result. ``new_size`` makes a size that is in the data."""
     call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
-    made = made_from(call, tensors, sizes, lambda: new_unbacked_size(env))
+    made = made_from(call, tensors, sizes, new_size)
     node.meta[_MARK] = call
     return pytree.tree_unflatten(made, spec)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import warnings
 from typing import Any
 
@@ -99,6 +101,32 @@ def test_warnings_are_given_at_their_lines() -> None:
         seen.append([(str(one.message), one.category, one.filename, one.lineno) for one in caught])
     assert seen[0] == seen[1]
     assert [text for text, *_ in seen[0]] == ["(5, 2) rows, scaled by 0.5", "of the caller"]
+
+
+def test_messages_that_a_logger_says_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """They are said at compile time, and are then known; a message that is said at each call breaks the graph."""
+    say = functools.cache(lambda self, text, *parts: self.warning(text, *parts))
+    monkeypatch.setattr(logging.Logger, "warning_once", say, raising=False)
+    logger: Any = logging.getLogger(__name__)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        logger.warning_once("two %s", "parts")
+        return x.sin() + 1
+
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows in (5, 1, 0, 13):
+        x = torch.randn(rows)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert [record.getMessage() for record in caplog.records] == ["two parts"]
+
+    def repeated(x: torch.Tensor) -> torch.Tensor:
+        logger.warning("again")
+        return x.sin() + 1
+
+    compiled = symshape.compile(repeated)
+    for rows in (5, 1):
+        compiled(torch.randn(rows))
+    assert [record.getMessage() for record in caplog.records][1:] == ["again"] * 2
 
 
 def test_warnings_that_are_errors() -> None:

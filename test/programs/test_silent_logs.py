@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import Any
 
 import pytest
@@ -23,3 +24,25 @@ def test_guards_are_timed_for_their_log(
     with caplog.at_level(level, logger=guards.guards_log.name):
         torch.testing.assert_close(symshape.compile(lambda x: x.sin() * 2)(x), x.sin() * 2)
     assert len(timed) == (level == logging.DEBUG)
+
+
+def test_questions_about_layouts_are_not_recorded() -> None:
+    """PyTorch warns where it records one ("Raw SymInt value"): a cell's gates are written into a slice."""
+    cell = torch.nn.LSTMCell(4, 6)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = cell(x[:, 0, :4])[0]
+        return result
+
+    torch._dynamo.reset()
+    compiled = symshape.compile(function, fullgraph=True, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (3, 1, 0, 13):
+            x = torch.randn(rows, 2, 5, requires_grad=True)
+            other = x.detach().requires_grad_()
+            expected, found = function(x), compiled(other)
+            torch.testing.assert_close(found, expected)
+            expected.sum().backward()
+            found.sum().backward()
+            torch.testing.assert_close(other.grad, x.grad)

@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -182,6 +183,32 @@ def test_settings_are_those_of_dynamo() -> None:
     counters.clear()
     assert symshape.compile(lambda x: x + x.sum().item())(torch.ones(2)).tolist() == [3.0, 3.0]
     assert not counters["graph_break"]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda x: 2 * x[x > 1],
+        lambda x: torch.nonzero(x > 1) + 1,
+        lambda x: torch.unique(x).sum(),
+        lambda x: torch.masked_select(x.exp(), x > 1).sum(),
+        lambda x: x.exp().repeat_interleave((x > 1).long()) + 1,
+    ],
+    ids=["mask", "nonzero", "unique", "masked_select", "repeat_interleave"],
+)
+def test_sizes_in_the_data(of: Any) -> None:
+    """They break the graph where Dynamo's settings say so, as with other backends, and nothing falls back for it; with
+    ``fullgraph`` they are part of it."""
+    for options in ({}, {"fullgraph": True}):
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = plain(of, dynamic=True, options={"strict": True}, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for rows in (5, 1, 0, 13):
+                x = torch.arange(float(rows))
+                torch.testing.assert_close(compiled(x), of(x))
+        assert bool(counters["graph_break"]) != bool(options)
 
 
 def test_in_a_process_that_has_not_imported_us() -> None:

@@ -186,6 +186,14 @@ ROWS: tuple[Patch, ...] = (
         issue="pytorch/pytorch#135688",
     ),
     Patch(
+        "messages that are said once",
+        ("frame",),
+        (f"{VARIABLES}.misc.LoggingLoggerVariable.call_method",),
+        trace_messages.messages_of_once,
+        "a logger's `warning_once` would break the graph; it is called when the frame is compiled",
+        (Takes(f"{VARIABLES}.misc.LoggingLoggerVariable.call_method", "self, tx, name, args, kwargs"),),
+    ),
+    Patch(
         "names of classes",
         ("frame",),
         (f"{TRANSLATOR}._load_attr",),

@@ -1,4 +1,4 @@
-"""Messages while a frame is compiled: strings that contain sizes and numbers, and warnings."""
+"""Messages while a frame is compiled: strings that contain sizes and numbers, warnings, and what a logger says once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import SkipFunctionVariable, SymNodeVariable
-from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.misc import LoggingLoggerVariable, StringFormatVariable
 
 from symshape.frontend.patches.patch import Changes
 from symshape.runtime.torch_c import first_seen
@@ -26,6 +26,12 @@ def warnings_are_given(changes: Changes) -> None:
     """Issues a warning when the frame is compiled, at the user's line, where Python shows it once anyway. It would
     break the graph."""
     changes.wrap(SkipFunctionVariable, "call_function", _calling)
+
+
+def messages_of_once(changes: Changes) -> None:
+    """Calls a logger's method that says each message once (``warning_once`` of transformers) when the frame is
+    compiled. It would break the graph."""
+    changes.wrap(LoggingLoggerVariable, "call_method", _logging)
 
 
 @functools.cache
@@ -62,6 +68,31 @@ def _calling(usual: Callable[..., Any]) -> Callable[..., Any]:
         return torch._dynamo.variables.ConstantVariable.create(None)
 
     return call_function
+
+
+@functools.cache
+def _logging(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if tx.export or not _said_once(getattr(self.value, name, None), args, kwargs):
+            return usual(self, tx, name, args, kwargs)
+        return torch._dynamo.variables.ConstantVariable.create(None)
+
+    return call_method
+
+
+def _said_once(method: Any, args: Any, kwargs: Any) -> bool:
+    """Calls a method that remembers its calls, so that later ones do nothing; returns whether it could be called."""
+    if not isinstance(getattr(method, "__func__", None), _Remembering):
+        return False
+    try:
+        given, named = [*map(_plain, args)], {name: _plain(value) for name, value in kwargs.items()}
+    except _NotPlain:
+        return False
+    return method(*given, **named) is None
+
+
+_Remembering = type(functools.cache(lambda: None))
 
 
 def _warned(tx: Any, args: Any, kwargs: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +15,8 @@ from symshape.frontend.patches.patch import Changes
 
 
 def comparisons_are_recorded_when_used(changes: Changes) -> None:
-    """Records a comparison of sizes only when its node is used. Most comparisons just decide something during tracing,
-    which leaves a guard and an unused node."""
+    """Records a comparison of sizes, or a question about a layout, only when its node is used. Most just decide
+    something during tracing, which leaves a guard and an unused node."""
     changes.wrap(proxy_tensor, "thunkify", _later)
 
 
@@ -25,8 +25,15 @@ def _later(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def thunkify(tracer: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
-        if isinstance(out, torch.SymBool) and cache_of(out.node.shape_env) and out.node._hint is not None:
+        compared = isinstance(out, torch.SymBool) and cache_of(out.node.shape_env) and out.node._hint is not None
+        if compared or _asks_for_layout(kwargs.get("args", ())):
             return Thunk(functools.partial(f, *args, **kwargs))
         return usual(tracer, f, *args, **kwargs)
 
     return thunkify
+
+
+def _asks_for_layout(operands: Sequence[Any]) -> bool:
+    """Whether operands are all sizes and all strides of a tensor ("is it dense?"). PyTorch warns when it records that:
+    it does not look into the two lists."""
+    return len(operands) == 2 and all(isinstance(one, list) for one in operands)

@@ -1,0 +1,50 @@
+"""Gradients of losses: where there is nothing to divide by, of NaN, and without a question about sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.decomposition_tables import MEAN
+from symshape.frontend.bridge.symbolic_sizes import is_known_empty
+
+Decomposition = Callable[..., Any]
+
+
+def soft_margin_loss_backward(
+    gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int
+) -> torch.Tensor:
+    """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
+    slope = -target * gradient * torch.sigmoid(-target * x)
+    return slope / x.numel() if reduction == MEAN else slope
+
+
+def of_something(rule: Decomposition) -> Decomposition:
+    """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return torch.zeros_like(x) if is_known_empty(x) else rule(gradient, x, *args, **kwargs)
+
+    return decomposition
+
+
+def invalid_where_it_is(rule: Decomposition) -> Decomposition:
+    """The decomposition of a gradient that takes the sign of a difference, which for NaN is 0: eager mode's is NaN."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
+        difference = x - target
+        return torch.where(difference.isnan(), difference, rule(gradient, x, target, *args))
+
+    return decomposition
+
+
+def log_sigmoid_of_maybe_nothing(rule: Decomposition) -> Decomposition:
+    """The decomposition of ``log_sigmoid_backward``, which asks whether forward has kept exponentials: on a GPU it has
+    not, and of nothing there are none. Here they are always computed again."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, _: torch.Tensor) -> Any:
+        return rule(gradient, x, x.new_empty(0))
+
+    return decomposition
