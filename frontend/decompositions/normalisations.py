@@ -1,5 +1,5 @@
-"""Decomposes normalisations, and gradients of group norms of empty tensors. Statistics saved for half inputs and float32
-parameters have the parameters' type."""
+"""Decomposes normalisations, and gradients of group norms of empty tensors. Statistics that are saved for half inputs
+and float32 parameters have the parameters' type."""
 
 from __future__ import annotations
 
