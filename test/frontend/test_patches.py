@@ -33,7 +33,7 @@ from symshape.frontend.patches.settings import configured
 from symshape.frontend.patches.tables import settings_rows
 from symshape.tools.reference import pages
 
-PHASES = ("frame", "graph", "jit", "split", "function")
+PHASES = ("plain", "frame", "graph", "jit", "split", "function")
 X = torch.arange(6.0).reshape(2, 3)
 
 
