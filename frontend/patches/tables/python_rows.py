@@ -11,6 +11,7 @@ from symshape.frontend.patches import (
     input_views,
     integer_parameters,
     lazy_modules,
+    named_tuples,
     number_arguments,
     number_functions,
     number_in_list,
@@ -43,18 +44,32 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "absent keys",
         ("frame",),
-        (
-            f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent",
-            f"{VARIABLES}.DefaultDictVariable.mp_subscript_impl",
-        ),
+        (f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent",),
         absent_names.absent_keys_are_guarded,
         "after a KeyError that the function catches, a later call with the key would run the same graph",
         (
             Takes(f"{VARIABLES}.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent", "self, tx, arg"),
             Takes(f"{VARIABLES}.dicts.ConstDictVariable.install_dict_contains_guard", "self, tx, args"),
-            Takes(f"{VARIABLES}.DefaultDictVariable.call_method", "self, tx, name, args, kwargs"),
             Exists("torch._dynamo.exc.ObservedKeyError"),
         ),
+    ),
+    Patch(
+        "absent keys of a defaultdict",
+        ("frame",),
+        (f"{VARIABLES}.DefaultDictVariable.mp_subscript_impl",),
+        absent_names.absent_keys_without_default_are_guarded,
+        "after a KeyError that the function catches, a later call with the key would run the same graph",
+        (Takes(f"{VARIABLES}.DefaultDictVariable.mp_subscript_impl", "self, tx, key"),),
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "absent keys of a defaultdict (before 2.12)",
+        ("frame",),
+        (f"{VARIABLES}.DefaultDictVariable.call_method",),
+        absent_names.absent_keys_without_default_are_guarded_2_11,
+        "after a KeyError that the function catches, a later call with the key would run the same graph",
+        (Takes(f"{VARIABLES}.DefaultDictVariable.call_method", "self, tx, name, args, kwargs"),),
+        versions=Versions(last="2.11"),
     ),
     Patch(
         "keys of dictionaries",
@@ -360,6 +375,21 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch.distributed.fsdp.FSDPModule"),
             HasLocal("torch.nn.Sequential.forward", "self"),
         ),
+    ),
+    Patch(
+        "fields of named tuples (2.12)",
+        ("frame",),
+        (added(f"{VARIABLES}.user_defined.UserDefinedTupleVariable.resolve_data_descriptor"),),
+        named_tuples.fields_are_items,
+        "Dynamo looks for a field of a derived class, such as PackedSequence, in an empty tuple",
+        (
+            Takes(
+                f"{VARIABLES}.user_defined.UserDefinedTupleVariable.resolve_data_descriptor",
+                "self, tx, name, type_attr, source",
+            ),
+            Exists(f"{VARIABLES}.user_defined.UserDefinedTupleVariable.items"),
+        ),
+        versions=Versions(first="2.12", last="2.12"),
     ),
     Patch(
         "packed rows",
