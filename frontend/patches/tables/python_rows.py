@@ -5,6 +5,7 @@ from __future__ import annotations
 from symshape.frontend.patches import (
     absent_names,
     backward_calls,
+    broken_loops,
     data_parallel,
     dictionaries,
     dynamo_nodes,
@@ -374,6 +375,19 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch.nn.parallel.DistributedDataParallel._get_active_ddp_module"),
             Exists("torch.distributed.fsdp.FSDPModule"),
             HasLocal("torch.nn.Sequential.forward", "self"),
+        ),
+    ),
+    Patch(
+        "graph breaks in loops",
+        ("frame",),
+        (f"{TRANSLATOR}.raise_loop_graph_break",),
+        broken_loops.what_comes_before_is_compiled,
+        "Dynamo runs the whole function as it is; what comes before the loop can be a graph",
+        (
+            Takes(f"{TRANSLATOR}.raise_loop_graph_break", "code, exc"),
+            Exists("torch._dynamo.exc.StepUnsupported"),
+            Exists("torch._dynamo.symbolic_convert.InstructionTranslator.current_tx"),
+            Says(f"{TRANSLATOR}.step", "current_speculation"),
         ),
     ),
     Patch(
