@@ -493,10 +493,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             next_step="symshape.compile calls it as one operator, or breaks the graph there",
         )
     if depends_on_values(error):
+        wants_number = "specialized integer" in str(error)
+        instead = "x.item(), which may be unknown, for int(x)" if wants_number else "it with torch.where or torch.cond"
         return CompileError(
             f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
-            next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
+            next_step=f"symshape.compile breaks the graph there; or write {instead}",
         )
     if isinstance(error, TypeError) and "must be bool, not SymBool" in str(error):
         return CompileError(  # C++ reads arguments before any mode sees the call

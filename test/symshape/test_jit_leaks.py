@@ -223,3 +223,24 @@ def test_cycles_of_the_function_are_no_leaks() -> None:
     for size in (3, 1, 0):
         x = torch.randn(size)
         torch.testing.assert_close(jitted(x), program(x))
+
+
+def test_a_number_that_must_be_known_has_a_next_step() -> None:
+    n = nn.Parameter(torch.tensor(2), requires_grad=False)
+    owner = nn.Module()
+    owner.n = n
+
+    def known(x: Tensor) -> Tensor:
+        return x.repeat(int(owner.n), 1)
+
+    def unknown(x: Tensor) -> Tensor:
+        return x.repeat(owner.n.item(), 1)
+
+    x = torch.randn(2, 3)
+    with pytest.raises(CompileError, match="a value of a tensor decides") as error:
+        symshape.jit(known)(x)
+    assert "x.item()" in error.value.next_step and "test_jit_leaks.py:" in error.value.where
+    jitted = symshape.jit(unknown)
+    for number in (2, 3, 1):
+        n.fill_(number)
+        torch.testing.assert_close(jitted(x), known(x))
