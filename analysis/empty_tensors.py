@@ -1,10 +1,12 @@
-"""Masks row-level reads of tensors that may be empty.
+"""Masks row-level reads of elements that need not exist.
 
 Before: load address 0, at row level, of a tensor of s0 <= 1 elements
 After:  the same with the mask s0 - 1 >= 0
 
 A dim of at most one element does not appear in addresses, and what does not depend on a reduced dim is read once per
-row. If the reduced dims are empty, such a row exists although the tensor may have no element and no memory.
+row. If the reduced dims are empty, such a row exists although the tensor may have no element and no memory, or is an
+empty part of another one (``x[n:]``), and the address is behind that. The latter is masked where a reduced dim has at
+most one element, for only then it is missing in an address.
 """
 
 from __future__ import annotations
@@ -12,23 +14,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symshape.analysis.kernel_facts import space_facts
-from symshape.analysis.loops import Instr, LoopKernel
+from symshape.analysis.loops import Arg, Instr, LoopKernel
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts
 
 
 def guard_empty_tensors(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with masks, so that no row reads from an empty tensor."""
+    """The kernel with masks, so that no row reads from an empty tensor, or behind one."""
     if not any(dim.reduced for dim in kernel.dims):
         return kernel  # each load is at a point of the full level, where its element exists
     reduced = frozenset(dim.name for dim in kernel.dims if dim.reduced)
     touched = sorted({instr.arg for instr in kernel.code if _is_for_row(instr, reduced)})
     if not touched:
         return kernel
-    rows = space_facts(kernel.args, kernel.dims).row
-    masks = {arg: mask for arg in touched if (mask := _not_empty(rows, kernel.args[arg].sizes))}
-    code = [_guarded(i, masks[i.arg]) if _is_for_row(i, reduced) and i.arg in masks else i for i in kernel.code]
-    return replace(kernel, code=tuple(code)) if masks else kernel
+    space = space_facts(kernel.args, kernel.dims)
+    masks = {arg: mask for arg in touched if (mask := _not_empty(space.row, kernel.args[arg].sizes))}
+    is_missing = any(dim.reduced and _may_be_missing(space.symbols, dim.size) for dim in kernel.dims)
+    code = []
+    for instr in kernel.code:
+        if _is_for_row(instr, reduced):
+            bounds = _in_memory(space.row, instr, kernel.args[instr.arg]) if is_missing else ()
+            instr = _guarded(instr, (*masks.get(instr.arg, ()), *bounds))
+        code.append(instr)
+    return kernel if code == list(kernel.code) else replace(kernel, code=tuple(code))
 
 
 def _is_for_row(instr: Instr, reduced: frozenset[str]) -> bool:
@@ -44,5 +52,20 @@ def _not_empty(rows: Facts, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return () if rows.nonnegative(left) else (left,)
 
 
+def _may_be_missing(symbols: Facts, size: Expr) -> bool:
+    """Whether a dim has at most one element, and may have none."""
+    return symbols.nonnegative(1 - size) and not symbols.nonnegative(size - 1)
+
+
+def _in_memory(rows: Facts, instr: Instr, arg: Arg) -> tuple[Expr, ...]:
+    """Expressions that are non-negative if a load reads within the tensor's memory; none that is proven."""
+    if instr.address is None:
+        return ()
+    last = sum(((size - 1) * stride for size, stride in zip(arg.sizes, arg.strides)), Expr.const(0))
+    return tuple(one for one in (instr.address, last - instr.address) if not rows.nonnegative(one))
+
+
 def _guarded(instr: Instr, mask: tuple[Expr, ...]) -> Instr:
+    if not mask:
+        return instr
     return replace(instr, mask=(*instr.mask, *mask) if instr.op == "load" else mask)

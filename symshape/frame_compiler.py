@@ -16,7 +16,7 @@ import torch
 from symshape.activity import note
 from symshape.errors import OptionError
 from symshape.first_calls import compiled_once
-from symshape.frontend.bridge.dynamo import is_control_flow, name_of_code
+from symshape.frontend.bridge.dynamo import name_of_code
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
     FrameCallback,
@@ -46,10 +46,10 @@ from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, co
 from symshape.garbage import collected_later
 from symshape.graphs import FurtherGraph, further_graph, log_further_graph
 from symshape.live_line import compiling
-from symshape.machine.mlir_library import load_mlir
 from symshape.policy import SpecialisationPolicy
 from symshape.specialisation_limits import Limits
 from symshape.stack_room import with_room
+from symshape.usual_rules import may_use_usual_rules, say_usual_rules
 
 
 def compile_with(
@@ -107,13 +107,6 @@ def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -
 
 
 _APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object: how often
-
-
-def _may_be_this_ranks_alone(error: BaseException) -> bool:
-    load_mlir()
-    from symshape.fallbacks import is_local, several_ranks
-
-    return several_ranks() and is_local(error)
 
 
 class FrameCompiler(FrameCallback):
@@ -179,12 +172,10 @@ class FrameCompiler(FrameCallback):
         try:
             return self._traced(usual, frame, more, patched=True)
         except Exception as error:
-            if not is_control_flow(error):
-                raise
             found = users_error(error, before)
             if found is not None:
                 raise found from None
-            if self._tracing.strict or not raised_by_patch(error) or _may_be_this_ranks_alone(error):
+            if not raised_by_patch(error) or not may_use_usual_rules(error, self._tracing.strict):
                 raise
             return self._traced_by_usual_rules(usual, frame, more, error)
 
@@ -199,17 +190,11 @@ class FrameCompiler(FrameCallback):
     def _traced_by_usual_rules(
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
     ) -> Any:
-        """If a patch fails, traces the frame with PyTorch's own rules instead, with one warning."""
-        load_mlir()
-        from symshape.fallbacks import say
-        from symshape.tools.report import Fallback
-
         try:
             traced = self._traced(usual, frame, more, patched=False)
         except Exception:
             raise error from None
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        say((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")
+        say_usual_rules(error)
         return traced
 
     def _limits(self, code: CodeType) -> tuple[Change, ...]:

@@ -3,18 +3,28 @@
 The rules are those of ``symshape.compile``, the settings of Dynamo the user's.
 
 Dynamo says when it begins to trace a frame. After ``torch._dynamo.reset()`` it does not, until the backend is called
-for the first graph: that frame is traced once more.
+for the first graph: that frame is traced once more. So is one that a rule of ours fails for, by PyTorch's own rules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
 from symshape.frontend.bridge.frame_callback import kept_for
-from symshape.frontend.bridge.plain_frames import PlainFrame, frame_being_compiled, tell_of_frames, trace_again
+from symshape.frontend.bridge.plain_frames import (
+    PlainFrame,
+    frame_being_compiled,
+    is_internal,
+    is_restart,
+    runs_as_it_is,
+    tell_of_frames,
+    trace_again,
+)
 from symshape.frontend.opaque_calls.frame_decisions import (
     Frame,
     FrameDecisions,
@@ -23,9 +33,12 @@ from symshape.frontend.opaque_calls.frame_decisions import (
     deciding,
     learn,
 )
+from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope, is_plain_frame, is_traced_by_our_rules
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import FX, configured
+from symshape.options import Options
+from symshape.usual_rules import may_use_usual_rules, say_usual_rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,8 +81,53 @@ def _enter(backend: Callable[..., Any]) -> bool:
 
 @contextlib.contextmanager
 def _in_force(frame: PlainFrame) -> Iterator[None]:
-    """Our rules, without settings of Dynamo's: of two sizes that are equal at the first call each is a symbol."""
+    """The rules that a frame is traced by."""
     decisions = kept_for(frame.code).setdefault(_DECISIONS, FrameDecisions())
-    with in_force(Scope("frame", plain=True), (configured(FX, use_duck_shape=False),)):
-        with deciding(Frame(decisions, frame.one_graph)):
+    with in_force(Scope("plain")), contextlib.ExitStack() as rules:
+        with deciding(Frame(decisions, frame.one_graph, traced=_Tracing(frame, rules))):
             yield
+
+
+class _Tracing:
+    """Traces a frame by our rules; where one of them fails, by PyTorch's own. ``rules``: the context of those in force.
+    Settings are the user's, but for the one that makes equal sizes of the first call one symbol."""
+
+    def __init__(self, frame: PlainFrame, rules: contextlib.ExitStack) -> None:
+        self._frame, self._rules, self._before = frame, rules, sys.exception()
+        self._failure: Exception | None = None  # of our rules
+        self._enter(patched=True)
+
+    def _enter(self, patched: bool) -> None:
+        scope = Scope("frame", plain=True, only_settings=not patched)
+        self._rules.enter_context(in_force(scope, (configured(FX, use_duck_shape=False),)))
+
+    def __call__(self, code: CodeType, attempts: Any, trace: Callable[[], R]) -> R:
+        """What ``trace`` returns. ``attempts``: what Dynamo remembers of earlier ones."""
+        if code is not self._frame.code:
+            return trace()
+        try:
+            traced = trace()
+        except Exception as error:
+            if is_restart(error):
+                raise
+            if self._failure is None and self._may_be_ours(error):
+                self._failure = error
+                self._rules.close()
+                self._enter(patched=False)
+                trace_again("a rule of symshape has failed", attempts)
+            if self._failure is not None and not runs_as_it_is(error):
+                raise self._failure from None
+            self._say()
+            raise
+        self._say()
+        return traced
+
+    def _may_be_ours(self, error: Exception) -> bool:
+        if users_error(error, self._before) is not None or not (is_internal(error) or raised_by_patch(error)):
+            return False
+        given = self._frame.given
+        return may_use_usual_rules(error, Options.parse(given.get("options"), given.get("mode")).strict)
+
+    def _say(self) -> None:
+        if self._failure is not None:
+            say_usual_rules(self._failure)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
@@ -18,17 +18,27 @@ import torch
 from torch._dynamo import convert_frame
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.eval_frame import innermost_backend
-from torch._dynamo.exc import RestartAnalysis, ShortenTraceback
+from torch._dynamo.exc import (
+    RestartAnalysis,
+    ShortenTraceback,
+    SkipFrame,
+    TorchDynamoException,
+    Unsupported,
+    UserError,
+)
 from torch._dynamo.symbolic_convert import InstructionTranslator
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
 
 @dataclass(frozen=True)
 class PlainFrame:
-    """A frame that Dynamo compiles. ``backend``: what the user has given; ``one_graph``: a graph break is an error;
-    ``until_compiled``: contexts that Dynamo leaves when it has compiled the frame, or failed."""
+    """A frame that Dynamo compiles. ``backend``: what the user has given, with the arguments ``given``; ``one_graph``:
+    a graph break is an error; ``until_compiled``: contexts that Dynamo leaves when it has compiled the frame, or
+    failed."""
 
     code: CodeType
     backend: Any
+    given: Mapping[str, Any]
     one_graph: bool
     until_compiled: contextlib.ExitStack
 
@@ -48,27 +58,46 @@ def frame_being_compiled() -> PlainFrame | None:
                 contexts = frame.f_locals["stack"]
             elif frame.f_code is convert_frame._compile.__code__ and contexts is not None:
                 code = frame.f_locals["code"]
-                backend = _given(frame.f_locals["compiler_fn"])
-                return PlainFrame(code, backend, frame.f_locals["one_graph"], contexts)
+                backend, given = _given(frame.f_locals["compiler_fn"])
+                return PlainFrame(code, backend, given, frame.f_locals["one_graph"], contexts)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
-def _given(backend: Any) -> Any:
-    """The user's backend, without the wrappers of Dynamo and ``torch.compile``."""
+def _given(backend: Any) -> tuple[Any, dict[str, Any]]:
+    """What the user has given as backend, and the arguments that it is called with: without Dynamo's wrappers, and
+    those of ``torch.compile``."""
     found: Any = innermost_backend(backend)
+    given: dict[str, Any] = {}
     if isinstance(found, torch._TorchCompileWrapper):
-        found = found.compiler_fn
+        found, given = found.compiler_fn, dict(found.kwargs)
     while isinstance(found, functools.partial):
-        found = found.func
-    return found
+        found, given = found.func, {**found.keywords, **given}
+    return found, given
+
+
+def is_internal(error: Exception) -> bool:
+    """Whether Dynamo would make an InternalTorchDynamoError of what tracing a frame has raised."""
+    passed = (TorchDynamoException, AssertionError, IndexError, ConstraintViolationError, GuardOnDataDependentSymNode)
+    return not isinstance(error, passed)
+
+
+def is_restart(error: Exception) -> bool:
+    """Whether Dynamo traces a frame again after this error."""
+    return isinstance(error, RestartAnalysis)
+
+
+def runs_as_it_is(error: Exception) -> bool:
+    """Whether Dynamo runs a frame as it is after this error."""
+    return isinstance(error, (SkipFrame, Unsupported, UserError))
 
 
 class _TraceAgain(ShortenTraceback, RestartAnalysis):
     """Dynamo traces the frame from its beginning. Of what a backend raises it passes on the first of the two kinds."""
 
 
-def trace_again(reason: str) -> NoReturn:
-    """Called by a backend: Dynamo traces the frame once more, and need not take the path that it took."""
-    InstructionTranslator.current_tx().speculation_log.clear()
+def trace_again(reason: str, attempts: Any = None) -> NoReturn:
+    """Dynamo traces the frame once more, and need not take the path that it took. ``attempts``: what it remembers of
+    earlier ones, if it is not tracing the frame now."""
+    (InstructionTranslator.current_tx().speculation_log if attempts is None else attempts).clear()
     raise _TraceAgain(reason, restart_reason=reason, first_useful_frame=None)

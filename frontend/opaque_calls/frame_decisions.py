@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal, NoReturn
 
 import torch
@@ -40,13 +41,15 @@ class FrameDecisions:
 @dataclass(frozen=True)
 class Frame:
     """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: Python's frame;
-    ``static``, ``dynamic``: names of sizes and integers that a policy declares."""
+    ``static``, ``dynamic``: names of sizes and integers that a policy declares; ``traced``, if given, is called instead
+    of what traces a frame: with its code, what Dynamo remembers of earlier attempts, and what traces it."""
 
     decisions: FrameDecisions
     one_graph: bool
     running: Any = None
     static: frozenset[str] = frozenset()
     dynamic: frozenset[str] = frozenset()
+    traced: Callable[[CodeType, Any, Callable[[], Any]], Any] | None = None
 
 
 NO_FRAME = Frame(FrameDecisions(), False)  # Dynamo's own compile, or a trace without Dynamo

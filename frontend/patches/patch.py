@@ -13,10 +13,11 @@ import torch
 from symshape.errors import PatchError
 from symshape.frontend.patches.probes import Exists, Probe, Target
 
-# When a row is in force. frame: while Dynamo traces a frame, or `symshape.jit` a function; graph: while AOTAutograd
-# traces Dynamo's graph; jit: while AOTAutograd traces for `symshape.jit`; split: while a joint graph is partitioned
-# into forward and backward; function: while the user's function runs in the trace of `symshape.jit`.
-Phase = Literal["frame", "graph", "jit", "split", "function"]
+# When a row is in force. plain: while plain `torch.compile` compiles a frame, by whatever rules; frame: while Dynamo
+# traces a frame, or `symshape.jit` a function; graph: while AOTAutograd traces Dynamo's graph; jit: while AOTAutograd
+# traces for `symshape.jit`; split: while a joint graph is partitioned into forward and backward; function: while the
+# user's function runs in the trace of `symshape.jit`.
+Phase = Literal["plain", "frame", "graph", "jit", "split", "function"]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from symshape.errors import CompileError
 from symshape.frontend.bridge.modules import global_hooks, tensor_tables
 
 # Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
-_DEPTH = 2
-_TRANSPARENT = (types.FunctionType, types.MethodType, functools.partial, list, tuple, dict)
+DEPTH = 2
+TRANSPARENT = (types.FunctionType, types.MethodType, functools.partial, list, tuple, dict)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Classes of these packages hold no modules of a user, or are none of his.
 _FOREIGN = frozenset({"torch", "symshape", "numpy", "builtins", "functools", "types", "typing", "collections"})
@@ -34,7 +34,7 @@ class ModuleState:
         # The slots on the way to each module: what leads there may be exchanged, or have more in it.
         links = {(id(slot[0]), slot[1]): slot for chain, _ in found for slot in chain}
         self._slots = list(links.values())
-        self._there = [_value_at(slot) for slot in self._slots]  # kept alive: identities are compared
+        self._there = [value_at(slot) for slot in self._slots]  # kept alive: identities are compared
         self._containers = list(
             {
                 id(table): table
@@ -91,7 +91,7 @@ class ModuleState:
         found = [*map(len, self._tables)], [*chain(self._names)], [*chain(self._structure)]
         if not self._slots:
             return found
-        return (*found, [*map(id, map(_value_at, self._slots))], [*map(len, self._containers)])
+        return (*found, [*map(id, map(value_at, self._slots))], [*map(len, self._containers)])
 
 
 class _Holder(torch.nn.Module):
@@ -127,18 +127,18 @@ def _modules_at(fn: Any) -> Iterator[tuple[tuple[Slot, ...], torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
     attributes of an object, or in functions that it calls; and the slots on the way to each."""
     seen: set[int] = set()
-    waiting: list[tuple[tuple[Slot, ...], Any, int]] = [((), fn, _DEPTH)]
+    waiting: list[tuple[tuple[Slot, ...], Any, int]] = [((), fn, DEPTH)]
     while waiting:
         chain, item, depth = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
             yield chain, item
         elif id(item) not in seen:
             seen.add(id(item))
-            below = depth if isinstance(item, _TRANSPARENT) else depth - 1
-            waiting += [((*chain, part), _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
+            below = depth if isinstance(item, TRANSPARENT) else depth - 1
+            waiting += [((*chain, part), value_at(part), below) for part in (parts(item) if below >= 0 else ())]
 
 
-def _parts(item: Any) -> list[Slot]:
+def parts(item: Any) -> list[Slot]:
     """Slots of the values that an object refers to."""
     if isinstance(item, functools.partial):
         called = (item.func, *item.args)
@@ -146,7 +146,7 @@ def _parts(item: Any) -> list[Slot]:
     if isinstance(item, types.MethodType):
         return [((item.__func__, item.__self__), i) for i in range(2)]
     if isinstance(item, types.FunctionType):
-        if _package(item.__module__) in _FOREIGN:
+        if is_foreign(item.__module__):
             return []
         defaults, named = item.__defaults__ or (), item.__kwdefaults__ or {}
         return [*_names(item), *((defaults, i) for i in range(len(defaults))), *((named, key) for key in named)]
@@ -154,7 +154,7 @@ def _parts(item: Any) -> list[Slot]:
         return [(item, i) for i in range(len(item))]
     if isinstance(item, dict):
         return [(item, key) for key in item]
-    if isinstance(item, (type, types.ModuleType)) or _package(type(item).__module__) in _FOREIGN:
+    if isinstance(item, (type, types.ModuleType)) or is_foreign(type(item).__module__):
         return []
     attributes = getattr(item, "__dict__", {})
     return [(attributes, key) for key in attributes]
@@ -173,7 +173,7 @@ def _global_names(code: types.CodeType) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *inner]))
 
 
-def _value_at(slot: Slot) -> Any:
+def value_at(slot: Slot) -> Any:
     """None where nothing is now."""
     table, key = slot
     try:
@@ -182,5 +182,6 @@ def _value_at(slot: Slot) -> Any:
         return None
 
 
-def _package(module: str | None) -> str:
-    return (module or "").split(".")[0]
+def is_foreign(module: str | None) -> bool:
+    """Whether what is defined there holds no module of a user's."""
+    return (module or "").split(".")[0] in _FOREIGN

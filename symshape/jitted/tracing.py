@@ -39,6 +39,7 @@ from symshape.frontend.patches.registry import in_force, splitting
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input
+from symshape.jitted.kept_sizes import reject_kept_sizes
 from symshape.jitted.nested_tensors import results_apart
 from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
@@ -51,8 +52,10 @@ from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
 from symshape.traced_graphs import compile_traced
 
-# Beginnings of the names of what PyTorch sets on tensors: its marks, and sizes and strides that its C++ keeps there.
-_OF_PYTORCH = ("_dynamo", "_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
+# Beginnings of the names of what PyTorch sets on tensors (marks; sizes and strides that its C++ keeps there), and we.
+_CAPSULES = ("_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
+_NOT_THE_USERS = ("symshape_", "_dynamo", *_CAPSULES)
+_ELEMENT = "elem"  # of a FunctionalTensor: the tensor in it
 
 
 @dataclass
@@ -120,6 +123,7 @@ class _Function(torch.nn.Module):
         _reject_changed_containers((args, kwargs), *given)
         _reject_new_attributes(flat, attributes)
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
+        _reject_attributes(found, flat)
         self.outputs = []
         computed: list[Any] = []
         for value in map(_settled, found):
@@ -159,6 +163,7 @@ def _traced(call: Call, options: Options, scope: Scope) -> Traced:
             _assume(trace, call, fakes)
             traced = with_room(_compile, call, options, scope, trace, state, fakes)
             _reject_leaks(trace)
+            reject_kept_sizes(call.fn, call.holder)
             return traced
         except SymshapeError:
             raise
@@ -282,14 +287,27 @@ def _reject_new_attributes(values: Sequence[Any], before: Sequence[set[str]]) ->
             )
 
 
+def _reject_attributes(results: Sequence[Any], given: Sequence[Any]) -> None:
+    """CompileError where a tensor that the function has made and returns has an attribute; one whose name begins with
+    an underscore may be PyTorch's."""
+    for value in results:
+        if _ELEMENT not in getattr(value, "__dict__", ()) or any(value is one for one in given):
+            continue
+        if names := sorted(name for name in _attributes(value) if not name.startswith("_")):
+            raise CompileError(
+                f"a tensor that the function returns has the attribute {names[0]}: that of a compiled call has none",
+                next_step="return the value beside it, set it on what the call returns, or use symshape.compile",
+            )
+
+
 def _is_nested(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_nested
 
 
 def _attributes(value: Any) -> set[str]:
-    """Names of the attributes that are set on a tensor, except PyTorch's own."""
+    """Names of the attributes that are set on a tensor, except PyTorch's own and ours."""
     names = vars(value) if isinstance(value, torch.Tensor) else ()
-    return {name for name in names if not name.startswith(_OF_PYTORCH)}
+    return {name for name in names if name != _ELEMENT and not name.startswith(_NOT_THE_USERS)}
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
@@ -475,10 +493,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             next_step="symshape.compile calls it as one operator, or breaks the graph there",
         )
     if depends_on_values(error):
+        wants_number = "specialized integer" in str(error)
+        instead = "x.item(), which may be unknown, for int(x)" if wants_number else "it with torch.where or torch.cond"
         return CompileError(
             f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
-            next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
+            next_step=f"symshape.compile breaks the graph there; or write {instead}",
         )
     if isinstance(error, TypeError) and "must be bool, not SymBool" in str(error):
         return CompileError(  # C++ reads arguments before any mode sees the call

@@ -32,7 +32,7 @@ from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
 from symshape.tools.reference import pages
 
-PHASES = ("frame", "graph", "jit", "split", "function")
+PHASES = ("plain", "frame", "graph", "jit", "split", "function")
 X = torch.arange(6.0).reshape(2, 3)
 
 

@@ -5,10 +5,12 @@ One program is traced once, and compiled anew for each failure that is put in.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from symshape.dialects.accessors import body_of, main_functions
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites import joint_graph
+from symshape.frontend.patches.patch import is_traced_by_our_rules
 from symshape.frontend.patches.registry import splitting
 from symshape.options import Options
 from symshape.passes.framework import registry
@@ -294,20 +297,68 @@ def test_a_function_that_aotautograd_cannot_trace_runs_in_eager_mode(
     torch._dynamo.reset()
 
 
+def plain(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(function, backend="symshape", dynamic=True, options=options)
+    return compiled
+
+
+@pytest.mark.parametrize("compile_", (symshape.compile, plain))
+@pytest.mark.parametrize("is_told", (True, False), ids=("dynamo tells", "after a reset"))
 @pytest.mark.parametrize("name", ["run_numbered", "with_lists"])
 def test_a_rule_of_ours_that_fails_while_dynamo_traces(
-    name: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, is_told: bool, compile_: Any, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The frame is traced again by PyTorch's own rules."""
+    """The frame is traced again by PyTorch's own rules, with or without plain frames before it."""
     from symshape.frontend.opaque_calls import selection
 
-    monkeypatch.setattr(selection, name, fails)
     torch._dynamo.reset()
-    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    if is_told:
+        plain(torch.neg)(torch.ones(2))
+    monkeypatch.setattr(selection, name, fails)
+    compiled = compile_(loss)
     with pytest.warns(errors.FallbackWarning, match="traced by PyTorch's own rules"):
-        torch.testing.assert_close(symshape.compile(loss)(x, y), loss(x, y))
+        for rows in (4, 7, 1):
+            x, y = torch.randn(rows, 8), torch.randn(rows, 8)
+            torch.testing.assert_close(compiled(x, y), loss(x, y))
     with pytest.raises(Exception, match="planted"):
-        symshape.compile(loss, strict=True)(x, y)
+        compile_(loss, strict=True)(x, y)
+    assert not is_traced_by_our_rules()
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("compile_", (symshape.compile, plain))
+@pytest.mark.parametrize("kind", (KeyError, IndexError, AssertionError, RuntimeError))
+def test_a_fake_rule_of_ours_that_fails(
+    kind: type[Exception], compile_: Any, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it raises, and after a part of the function that is broken off."""
+    from symshape.frontend.patches import number_in_list
+
+    def planted(*_: Any) -> Any:
+        raise kind("planted")
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x.exp()
+        torch._dynamo.graph_break()
+        return y.sum() if 3 in x.shape else y * 2
+
+    torch._dynamo.reset()
+    plain(torch.neg)(torch.ones(2))
+    named = {"__name__": "symshape.planted", "__builtins__": builtins}
+    function = FunctionType(planted.__code__, named, closure=planted.__closure__)
+    monkeypatch.setattr(number_in_list, "_is_asked", function)
+    compiled = compile_(broken)
+    with pytest.warns(errors.FallbackWarning, match="traced by PyTorch's own rules"):
+        torch.testing.assert_close(compiled(torch.ones(4, 2)), broken(torch.ones(4, 2)))
+    torch._dynamo.reset()
+
+
+def test_an_error_of_the_call_is_no_reason_for_other_rules(tolerant: Path, recwarn: pytest.WarningsRecorder) -> None:
+    torch._dynamo.reset()
+    plain(torch.neg)(torch.ones(2))
+    with pytest.raises(RuntimeError, match="same reduction dim"):
+        plain(torch.matmul)(torch.randn(2, 3), torch.randn(4, 5))
+    assert not [one for one in recwarn if one.category is errors.FallbackWarning]
     torch._dynamo.reset()
 
 

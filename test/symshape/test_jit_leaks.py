@@ -143,6 +143,74 @@ def test_an_attribute_of_an_argument_is_an_error() -> None:
         symshape.jit(mark)(torch.randn(2, 3))
 
 
+def test_an_attribute_of_a_result_is_an_error() -> None:
+    def scaled(x: Tensor) -> Tensor:
+        y = x * 2
+        y.scale = 2  # type: ignore[attr-defined]
+        return y
+
+    with pytest.raises(CompileError, match="returns has the attribute scale"):
+        symshape.jit(scaled)(torch.randn(2, 3))
+
+
+def test_attributes_of_what_is_given_stay() -> None:
+    weight = torch.randn(3)
+    weight.scale = 2  # type: ignore[attr-defined]
+    x = torch.randn(2, 3)
+    x.scale = 3  # type: ignore[attr-defined]
+    jitted = symshape.jit(lambda x: (x, x * 2, weight))
+    torch.testing.assert_close(jitted(x), (x, x * 2, weight))
+
+
+class _Sizes:
+    total: Any = 0
+
+
+def _kept_sizes() -> dict[str, Callable[[Tensor], Any]]:
+    found: list[Any] = []
+    named: dict[str, Any] = {}
+    owner, layer = _Sizes(), nn.Linear(3, 3)
+    return {
+        "in a list": lambda x: found.append(x.shape[0]),
+        "as n of dict": lambda x: named.update(n=x.shape[0] * 2),
+        "as shape of dict": lambda x: named.update(shape=x.shape),
+        "as total of _Sizes": lambda x: setattr(owner, "total", x.numel()),
+        "as mean of _Sizes": lambda x: setattr(_Sizes, "mean", x.numel() / 2),
+        "as rows of Linear": lambda x: setattr(layer, "rows", layer(x).shape[0]),
+    }
+
+
+@pytest.mark.parametrize("where", _kept_sizes())
+def test_a_stored_size_is_an_error(where: str) -> None:
+    keep = _kept_sizes()[where]
+
+    def program(x: Tensor) -> Tensor:
+        keep(x)
+        return x * 2
+
+    try:
+        with pytest.raises(CompileError, match=f"stored outside of the function, {where}"):
+            symshape.jit(program)(torch.randn(2, 3))
+    finally:
+        if "mean" in vars(_Sizes):
+            del _Sizes.mean
+
+
+def test_numbers_that_are_stored_stay() -> None:
+    """What is no symbol: a static size, the number of dims."""
+    found: dict[str, int] = {}
+
+    def program(x: Tensor) -> Tensor:
+        found["dims"], found["columns"] = x.dim(), x.shape[1]
+        return x * found["columns"]
+
+    jitted = symshape.jit(program, dynamic_shapes={"x": {1: 3}})
+    for rows in (2, 5, 0, 1):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(jitted(x), x * 3)
+    assert found == {"dims": 2, "columns": 3} and len(jitted.entries) == 1
+
+
 def test_cycles_of_the_function_are_no_leaks() -> None:
     class Pair:
         def __init__(self, x: Tensor) -> None:
@@ -155,3 +223,24 @@ def test_cycles_of_the_function_are_no_leaks() -> None:
     for size in (3, 1, 0):
         x = torch.randn(size)
         torch.testing.assert_close(jitted(x), program(x))
+
+
+def test_a_number_that_must_be_known_has_a_next_step() -> None:
+    n = nn.Parameter(torch.tensor(2), requires_grad=False)
+    owner = nn.Module()
+    owner.n = n
+
+    def known(x: Tensor) -> Tensor:
+        return x.repeat(int(owner.n), 1)
+
+    def unknown(x: Tensor) -> Tensor:
+        return x.repeat(owner.n.item(), 1)
+
+    x = torch.randn(2, 3)
+    with pytest.raises(CompileError, match="a value of a tensor decides") as error:
+        symshape.jit(known)(x)
+    assert "x.item()" in error.value.next_step and "test_jit_leaks.py:" in error.value.where
+    jitted = symshape.jit(unknown)
+    for number in (2, 3, 1):
+        n.fill_(number)
+        torch.testing.assert_close(jitted(x), known(x))

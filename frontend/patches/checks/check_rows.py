@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.checks import assert_messages, repro_files, torch_checks
+from symshape.frontend.patches.checks import assert_messages, repro_files, torch_checks, usual_rules
 from symshape.frontend.patches.fake_results import fake_results
 from symshape.frontend.patches.patch import Patch, Versions
-from symshape.frontend.patches.probes import HasLocal, Says, Takes
+from symshape.frontend.patches.probes import Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.torch_names import DEBUG, IN_GRAPH, OUTPUT
 
 ROWS: tuple[Patch, ...] = (
@@ -62,6 +62,27 @@ ROWS: tuple[Patch, ...] = (
         fake_results.errors_are_only_raised,
         "errors that are caught, after which the operator becomes an opaque call, would be logged to the user",
         (Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "failed while attempting to run meta"),),
+    ),
+    Patch(
+        "frames that our rules fail for",
+        ("plain",),
+        ("torch._dynamo.convert_frame.trace_frame",),
+        usual_rules.frames_choose_their_rules,
+        "with plain torch.compile an error of our rules would be the user's; the frame is traced again by PyTorch's",
+        (
+            Takes(
+                "torch._dynamo.convert_frame.trace_frame",
+                "code, globals, locals, builtins, closure, compiler_fn, tf_mode_stack, one_graph, speculation_log,"
+                " instructions, code_options, export, export_constraints, frame_state, distributed_state, package",
+            ),
+            Says("torch._dynamo.convert_frame.compile_frame", "trace_frame"),
+            *(HasLocal("torch._dynamo.convert_frame._compile", name) for name in ("code", "compiler_fn", "one_graph")),
+            Says("torch._dynamo.convert_frame._compile", "install_callbacks"),
+            Says("torch._dynamo.convert_frame._compile", "stack"),
+            Says("torch._dynamo.convert_frame.compile_frame", "RestartAnalysis"),
+            Exists("torch._dynamo.callback.callback_handler.start_callbacks", "list"),
+            Exists("torch._TorchCompileWrapper"),
+        ),
     ),
     Patch(
         "files of failures",

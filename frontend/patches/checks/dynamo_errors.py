@@ -77,7 +77,8 @@ def raised_by_patch(error: BaseException) -> bool:
     that replaces an operator raised."""
     if isinstance(error, InternalTorchDynamoError):
         return True
-    step: BaseException | None = error if isinstance(error, TorchRuntimeError) else None
+    is_dynamos = isinstance(error, TorchDynamoException) and not isinstance(error, TorchRuntimeError)
+    step: BaseException | None = None if is_dynamos else error
     seen: set[int] = set()
     while step is not None and id(step) not in seen:
         seen.add(id(step))

@@ -18,15 +18,23 @@ from symshape.frontend.patches.patch import Changes
 
 def absent_keys_are_guarded(changes: Changes) -> None:
     """Of dictionaries that the function is given, or finds."""
-    from torch._dynamo.variables import DefaultDictVariable
     from torch._dynamo.variables.dicts import ConstDictVariable
 
     changes.wrap(ConstDictVariable, "getitem_const_raise_exception_if_absent", _with_guard_on_key)
-    # One without a default looks keys up by itself: in a slot from PyTorch 2.12 on.
-    if "mp_subscript_impl" in vars(DefaultDictVariable):
-        changes.wrap(DefaultDictVariable, "mp_subscript_impl", _with_guard_on_key)
-    else:
-        changes.wrap(DefaultDictVariable, "call_method", _lookup_with_guard_on_key)
+
+
+def absent_keys_without_default_are_guarded(changes: Changes) -> None:
+    """Of a ``defaultdict``, which looks keys up by itself."""
+    from torch._dynamo.variables import DefaultDictVariable
+
+    changes.wrap(DefaultDictVariable, "mp_subscript_impl", _with_guard_on_key)
+
+
+def absent_keys_without_default_are_guarded_2_11(changes: Changes) -> None:
+    """The same before Dynamo had slots."""
+    from torch._dynamo.variables import DefaultDictVariable
+
+    changes.wrap(DefaultDictVariable, "call_method", _lookup_with_guard_on_key)
 
 
 @functools.cache

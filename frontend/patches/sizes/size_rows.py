@@ -79,13 +79,6 @@ ROWS: tuple[Patch, ...] = (
             Says("torch._prims_common.is_channels_last_contiguous_2d", "guard_or_true"),
             Says("torch._prims_common.is_channels_last_contiguous_3d", "guard_or_true"),
             Says("torch._meta_registrations.meta_copy_", "_debug_has_internal_overlap"),
-            # for frames of plain `torch.compile` (bridge/plain_frames.py)
-            *(HasLocal("torch._dynamo.convert_frame._compile", name) for name in ("code", "compiler_fn", "one_graph")),
-            Says("torch._dynamo.convert_frame._compile", "install_callbacks"),
-            Says("torch._dynamo.convert_frame._compile", "stack"),
-            Says("torch._dynamo.convert_frame.compile_frame", "RestartAnalysis"),
-            Exists("torch._dynamo.callback.callback_handler.start_callbacks", "list"),
-            Exists("torch._TorchCompileWrapper"),
         ),
     ),
     Patch(

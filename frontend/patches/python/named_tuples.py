@@ -1,0 +1,31 @@
+"""Fields of tuples of a class that is derived from a named tuple, such as ``PackedSequence``."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from symshape.frontend.patches.patch import Changes
+
+
+def fields_are_items(changes: Changes) -> None:
+    """Reads them off the traced items; Dynamo asks a tuple that it has made without any."""
+    from torch._dynamo.variables.user_defined import UserDefinedTupleVariable
+
+    changes.wrap(UserDefinedTupleVariable, "resolve_data_descriptor", _from_items)
+
+
+@functools.cache
+def _from_items(usual: Callable[..., Any]) -> Callable[..., Any]:
+    getter: Any = vars(collections)["_tuplegetter"]
+
+    @functools.wraps(usual)
+    def resolve(self: Any, tx: Any, name: str, type_attr: Any, source: Any) -> Any:
+        if isinstance(type_attr, getter):
+            _, (index, _) = type_attr.__reduce__()
+            return self.items[index]
+        return usual(self, tx, name, type_attr, source)
+
+    return resolve
