@@ -88,6 +88,16 @@ def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
+def _whole_on_cpus(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a gradient of maxima into a scatter, on GPUs alone: of channels-last images it transposes
+    gradient, indices and result, where the operator adds along the channels."""
+
+    def decomposition(gradient: torch.Tensor, *args: Any) -> Any:
+        return NotImplemented if gradient.is_cpu else rule(gradient, *args)
+
+    return decomposition
+
+
 def _in_new_memory(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition into views of an operator that copies: where a size is 1 they would be the operand."""
 
@@ -218,6 +228,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
     (aten.smooth_l1_loss_backward.default, invalid_where_it_is),
+    (aten.max_pool2d_with_indices_backward.default, _whole_on_cpus),
     (aten.mse_loss_backward.default, of_something),
     (aten.smooth_l1_loss_backward.default, of_something),
     (aten.huber_loss_backward.default, of_something),

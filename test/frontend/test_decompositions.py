@@ -468,6 +468,29 @@ def test_maxima_of_images_have_gradients(arguments: Any) -> None:
             compiled(torch.randn(1, 1, 1, 1))
 
 
+@pytest.mark.parametrize("first", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("arguments", WINDOWS)
+def test_gradients_of_maxima_of_every_size_are_one_operator(arguments: Any, first: torch.memory_format) -> None:
+    torch._dynamo.reset()
+    pooled = _maxima(*arguments)
+    report = symshape.explain(
+        lambda x: pooled(x * 2)[0].square(), torch.randn(2, 3, 7, 8).to(memory_format=first).requires_grad_()
+    )
+    report.result.sum().backward()
+    sizes = [(1, 1, 5, 9), (0, 3, 7, 8), (3, 17, 11, 7), (1, 4, 7, 13), (4, 1, 6, 6)]
+    for size in sizes:
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = torch.randn(size).round(decimals=1)
+            x.view(-1)[::11] = torch.nan
+            x = x.to(memory_format=layout).requires_grad_()
+            (got,) = torch.autograd.grad(report.compiled(x).nan_to_num().sum(), x)
+            (expected,) = torch.autograd.grad(pooled(x * 2)[0].square().nan_to_num().sum(), x)
+            torch.testing.assert_close(got, expected, equal_nan=True)
+    backward = [graph for graph in report.graphs if graph.kind == "backward"]
+    assert 2 * len(backward) == len(report.graphs) <= 6  # contiguous, channels-last, and of one channel, which is both
+    assert all(any("max_pool2d_with_indices_backward" in call for call in g.library_calls) for g in backward)
+
+
 @pytest.mark.parametrize(
     "window, stride, padding, own", [(2, 2, 0, True), (3, 2, 1, True), ((2, 3), (3, 1), (1, 0), False)]
 )

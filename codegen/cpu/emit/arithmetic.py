@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from symshape.analysis.loops import Instr
-from symshape.codegen.cpu.emit import division, types
+from symshape.codegen.cpu.emit import division, exact_halves, types
 from symshape.codegen.cpu.emit.casts import CASTS, from_f32, to_f32
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.state import State, Value
@@ -34,10 +35,18 @@ def apply(state: State, instr: Instr, operands: list[Value]) -> Value:
         if affine is not None:
             return affine
     uniform = all(operand.uniform for operand in operands)
-    if instr.op == "arith.select":
-        return _select(state, instr, operands, uniform)
     if instr.op in division.KINDS:
         return division.divide(state, instr, operands, uniform)
+    bits = exact_halves.bits(state, instr, operands, uniform)
+    if bits is not None and instr.dtype == "bf16":
+        return Value(bits(), "bf16", uniform)
+    return replace(_computed(state, instr, operands, uniform), bits=bits)
+
+
+def _computed(state: State, instr: Instr, operands: list[Value], uniform: bool) -> Value:
+    """The value of an instruction that has no form of its own, by the tables."""
+    if instr.op == "arith.select":
+        return _select(state, instr, operands, uniform)
     names = [operand.name if uniform else state.lanes(operand) for operand in operands]
     cast = CASTS.get(instr.op)
     if cast is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from symshape.analysis.loops import Instr, LoopKernel
@@ -15,13 +15,15 @@ from symshape.codegen.cpu.schedule.interleave import Member
 @dataclass(frozen=True)
 class Value:
     """``name``: the SSA value. A scalar if uniform; if ``stride`` is not 0, the scalar of lane 0, to which lane i adds
-    i*stride (only i64 registers); else a vector."""
+    i*stride (only i64 registers); else a vector. ``bits``: of a float that bf16 holds exactly, that
+    as bf16 (a scalar if uniform): to make one of it is no rounding, and what nobody asks for is not printed."""
 
     name: str
     dtype: str
     uniform: bool = True
     stride: int = 0
     literal: int | float | bool | None = None  # of a constant
+    bits: Callable[[], str] | None = field(default=None, compare=False)
 
     @property
     def affine(self) -> bool:

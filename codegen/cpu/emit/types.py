@@ -70,3 +70,9 @@ def bfloat_bits(value: float) -> int:
     except OverflowError:
         word = 0x7F800000 if value > 0 else 0xFF800000
     return (word + 0x7FFF + ((word >> 16) & 1)) >> 16
+
+
+def bfloat_value(bits: int) -> float:
+    """The number that bf16 holds as these bits."""
+    found: float = struct.unpack(">f", struct.pack(">I", bits << 16))[0]
+    return found
