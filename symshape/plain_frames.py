@@ -33,7 +33,7 @@ from symshape.frontend.opaque_calls.frame_decisions import (
     deciding,
     learn,
 )
-from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope, is_plain_frame, is_traced_by_our_rules
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import FX, configured
