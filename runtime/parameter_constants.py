@@ -1,5 +1,4 @@
-"""Constants that are computed of parameters: recomputed at the first call, and at each one before which a parameter
-has changed.
+"""Constants that are computed of parameters: at the first call, and at each one before which a parameter has changed.
 
 Whether one has is asked of its contents, not of autograd's count of writes: a write through ``parameter.data``, through
 NumPy, or by another process counts nowhere.
@@ -8,42 +7,67 @@ NumPy, or by another process counts nowhere.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 
 from symshape.runtime.cpu.content_hash import ContentHash
 
-Run = Callable[[list[Any]], Any]
+_MOST: Final = 256  # modules that share a graph
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The constants of one module. ``contents``: the hash of its parameters; ``parameters``: whether they live."""
+
+    contents: bytes
+    parameters: tuple[weakref.ref[torch.Tensor], ...]
+    constants: tuple[torch.Tensor, ...]
 
 
 class ParameterConstants:
-    """``update(args)`` before each call. ``compute(*parameters)`` returns the new contents of ``constants``;
-    ``positions``: of the parameters among the arguments. They are on a CPU, and their layouts do not change."""
+    """``of(args)``: the constants for the arguments of a call. ``compute(*parameters)`` makes them; ``positions``: of
+    the parameters among the arguments. They are on a CPU, each is one range of memory, and layouts do not change.
 
-    def __init__(
-        self,
-        compute: Callable[..., Sequence[torch.Tensor]],
-        positions: Sequence[int],
-        constants: Sequence[torch.Tensor],
-    ) -> None:
-        self._compute, self._positions, self._constants = compute, tuple(positions), tuple(constants)
+    Modules of one class may share a compiled graph (layers that are compiled one by one): each has its constants, for
+    as long as its parameters live.
+    """
+
+    def __init__(self, compute: Callable[..., Sequence[torch.Tensor]], positions: Sequence[int]) -> None:
+        self._compute, self._positions = compute, tuple(positions)
+        self._known: dict[tuple[int, ...], _Known] = {}
         self._lock = threading.Lock()
         self._hash: ContentHash | None = None
-        self._seen = b""
 
-    def update(self, args: Sequence[Any]) -> None:
+    def of(self, args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         parameters = [args[i] for i in self._positions]
         if self._hash is None:
             self._hash = ContentHash([parameter.nbytes for parameter in parameters])
-        now = self._hash([parameter.data_ptr() for parameter in parameters])
-        if now == self._seen:
-            return
+        contents = self._hash([parameter.data_ptr() for parameter in parameters])
+        key = tuple(map(id, parameters))
+        known = self._known.get(key)
+        if known is not None and known.contents == contents:
+            return known.constants
         with self._lock:
-            if now == self._seen:
-                return
-            with torch.inference_mode(False), torch.no_grad():
-                for constant, new in zip(self._constants, self._compute(*parameters), strict=True):
-                    constant.copy_(new)
-            self._seen = now
+            known = self._known.get(key)
+            if known is None or known.contents != contents:
+                known = self._computed(contents, parameters)
+                self._keep(key, known)
+        return known.constants
+
+    def _computed(self, contents: bytes, parameters: Sequence[torch.Tensor]) -> _Known:
+        with torch.inference_mode(False), torch.no_grad():
+            constants = tuple(self._compute(*parameters))
+        return _Known(contents, tuple(map(weakref.ref, parameters)), constants)
+
+    def _keep(self, key: tuple[int, ...], known: _Known) -> None:
+        """Forgets those of parameters that are gone, and of the module that was first met if there are too many."""
+        gone = [one for one, it in self._known.items() if any(parameter() is None for parameter in it.parameters)]
+        for one in gone:
+            del self._known[one]
+        if key not in self._known and len(self._known) >= _MOST:
+            del self._known[next(iter(self._known))]
+        self._known[key] = known

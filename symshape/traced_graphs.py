@@ -21,7 +21,8 @@ NAME: Final = "pack-convolutions"
 
 
 def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, keep_stages: bool = False) -> Any:
-    """``compile_or_reuse``. In an inference graph on a CPU, convolutions are packed first."""
+    """``compile_or_reuse``. In an inference graph on a CPU, convolutions are packed first: ``entry`` then has layouts
+    of further arguments, behind those of the graph, which ``run`` adds."""
     if kind != "inference" or options.target == "triton" or NAME in options.disable_passes:
         return compile_or_reuse(gm, options, kind=kind, keep_stages=keep_stages)
     timings: Timings = []
@@ -32,7 +33,7 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
     compiled.report.timings[:0] = timings
     compiled.report.fallbacks[:0] = fallbacks
     if parameters is not None:
-        compiled.run = _after_update(compiled.run, parameters)
+        compiled.run = _with_constants(compiled.run, parameters)
     return compiled
 
 
@@ -67,14 +68,14 @@ def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return copy
 
 
-def _after_update(run: Callable[[list[Any]], Any], parameters: ParameterGraph) -> Callable[[list[Any]], Any]:
-    """A program whose constants are brought up to date before each call."""
+def _with_constants(run: Callable[[list[Any]], Any], parameters: ParameterGraph) -> Callable[[list[Any]], Any]:
+    """A program that gets what is computed of its parameters as further arguments."""
     from symshape.runtime.parameter_constants import ParameterConstants
 
-    constants = ParameterConstants(parameters.graph, parameters.positions, parameters.constants)
+    constants = ParameterConstants(parameters.graph, parameters.positions)
 
     def with_constants(args: list[Any]) -> Any:
-        constants.update(args)
+        args += constants.of(args)
         return run(args)
 
     takes_boxed_arguments(with_constants)

@@ -84,13 +84,6 @@ def fake_mode_of(gm: torch.fx.GraphModule) -> Any:
     return None
 
 
-def real_tensors() -> Any:
-    """While entered, tensors are made with data, also where a fake mode is in force."""
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
-
-    return unset_fake_temporarily()
-
-
 def mode_of(tensor: Any) -> Any:
     """The mode that made a fake tensor."""
     return tensor.fake_mode

@@ -1,9 +1,9 @@
-"""What a graph computes from parameters alone: a graph of its own, whose results are constants of the other.
+"""Takes what a graph computes from parameters alone out of it, as a graph of its own.
 
 Before: graph(%x, %w, %s): %p = mul(%w, %s); %q = pack(%p); return conv(%x, %q)
-After:  graph(%x, %w, %s): %q = constant; return conv(%x, %q)      parameter graph(%w, %s): return pack(mul(%w, %s))
+After:  graph(%x, %w, %s, %q): return conv(%x, %q)      parameter graph(%w, %s): return pack(mul(%w, %s))
 
-The constants are tensors that the parameter graph's results are copied into whenever a parameter has changed
+The parameter graph runs when a parameter has changed, and its results are further arguments of the other graph
 (``symshape.runtime.parameter_constants``). (As ``use_runtime_constant_folding`` of AOTInductor.)
 """
 
@@ -17,7 +17,6 @@ import torch
 from torch.fx import Node
 
 from symshape.frontend.bridge.aot_autograd import lasting_inputs
-from symshape.frontend.bridge.fake_tensors import real_tensors
 from symshape.frontend.bridge.operators import schema_of
 from symshape.frontend.graph_rewrites.draw_order import draws
 
@@ -26,12 +25,11 @@ _NAMESPACES: Final = ("aten", "prims", "symshape")
 
 @dataclass(frozen=True)
 class ParameterGraph:
-    """``graph(*parameters)`` returns the new contents of ``constants``. ``positions``: of the parameters among the
-    arguments of the graph that they were taken out of."""
+    """``graph(*parameters)`` returns the further arguments of the graph that it was taken out of, behind the others.
+    ``positions``: of the parameters among those."""
 
     graph: torch.fx.GraphModule
     positions: tuple[int, ...]
-    constants: tuple[torch.Tensor, ...]
 
 
 def parameters_of(gm: torch.fx.GraphModule) -> set[Node]:
@@ -76,7 +74,7 @@ def _is_pure(node: Node) -> bool:
 
 
 def take_out(gm: torch.fx.GraphModule, wanted: Sequence[Node]) -> ParameterGraph:
-    """Makes constants of ``wanted``, nodes made of parameters, in place. Nodes need ``meta["val"]``."""
+    """Makes arguments of ``wanted``, nodes made of parameters, in place. They need ``meta["val"]``."""
     needed = _ancestors(wanted)
     placeholders = gm.graph.find_nodes(op="placeholder")
     positions = tuple(i for i, node in enumerate(placeholders) if node in needed)
@@ -86,19 +84,16 @@ def take_out(gm: torch.fx.GraphModule, wanted: Sequence[Node]) -> ParameterGraph
         if node in needed:
             copies[node] = own.node_copy(node, copies.__getitem__)
     own.output(tuple(copies[node] for node in wanted))
-    with real_tensors():
-        constants = tuple(_empty_like(node.meta["val"]) for node in wanted)
-    for i, (node, constant) in enumerate(zip(wanted, constants, strict=True)):
-        name = f"_of_parameters_{i}"
-        gm.register_buffer(name, constant, persistent=False)
-        with gm.graph.inserting_before(node):
-            read = gm.graph.get_attr(name)
-        read.meta = {"val": node.meta["val"]}
-        node.replace_all_uses_with(read)
+    last = placeholders[-1]
+    for i, node in enumerate(wanted):
+        with gm.graph.inserting_after(last):
+            last = gm.graph.placeholder(f"of_parameters_{i}")
+        last.meta = {"val": node.meta["val"]}
+        node.replace_all_uses_with(last)
     for node in reversed(gm.graph.nodes):
         if node in needed and node.op != "placeholder" and not node.users:
             gm.graph.erase_node(node)
-    return ParameterGraph(torch.fx.GraphModule(gm, own), positions, constants)
+    return ParameterGraph(torch.fx.GraphModule(gm, own), positions)
 
 
 def _ancestors(nodes: Iterable[Node]) -> set[Node]:
@@ -110,7 +105,3 @@ def _ancestors(nodes: Iterable[Node]) -> set[Node]:
             found.add(node)
             queue += node.all_input_nodes
     return found
-
-
-def _empty_like(fake: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)

@@ -189,7 +189,9 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
         mark_lasting(graph, range(len(state)))
         compiled = compile_traced(graph, options, kind=kind)
         reports.append(compiled.report)
-        entries.extend([] if kind == "backward" else [compiled.entry])
+        if kind != "backward":
+            count = len(graph.graph.find_nodes(op="placeholder"))
+            entries.append(replace(compiled.entry, layouts=compiled.entry.layouts[:count]))
         return takes_batches(compiled.run) if kind == "backward" else compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}

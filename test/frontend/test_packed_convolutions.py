@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ import torch.nn.functional as F
 
 import symshape
 from symshape.frontend.graph_rewrites import packed_convolutions
+from symshape.runtime.parameter_constants import ParameterConstants
 
 PACKED = "symshape.packed_convolution.default"
 PLAIN = "aten.convolution.default"
@@ -281,3 +285,43 @@ def test_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog:
         said.append([record.getMessage().rpartition(": ")[2] for record in caplog.records])
         caplog.clear()
     assert said[0][0] == "miss" and said[1] == ["hit"]
+
+
+@pytest.mark.parametrize("how", ["compile", "jit"])
+def test_modules_that_share_a_graph(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers that are compiled one by one have one graph; each has its own constants, which are computed once."""
+    computed = []
+    usual = ParameterConstants._computed
+
+    def counted(self: ParameterConstants, *args: Any) -> Any:
+        computed.append(args)
+        return usual(self, *args)
+
+    monkeypatch.setattr(ParameterConstants, "_computed", counted)
+    torch._dynamo.reset()
+    layers = [nn.Sequential(conv(), norm(7), nn.ReLU()).eval() for _ in range(3)]
+    compiled = [symshape.compile(layer) if how == "compile" else symshape.jit(layer) for layer in layers]
+    x = torch.randn(2, 5, 8, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            for layer, call in zip(layers, compiled, strict=True):
+                torch.testing.assert_close(call(x), layer(x), rtol=2e-5, atol=2e-5)
+    assert len(computed) == 3
+    del layers, layer, computed[:]
+
+
+def test_constants_of_modules_that_are_gone_are_freed() -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def compute(parameter: torch.Tensor) -> list[torch.Tensor]:
+        result = parameter * 2
+        made.append(weakref.ref(result))
+        return [result]
+
+    constants = ParameterConstants(compute, [0])
+    for n in range(3):
+        (found,) = constants.of([torch.full((4,), n)])
+        assert found.tolist() == [2 * n] * 4
+        del found
+    gc.collect()
+    assert [one() is None for one in made] == [True, True, False]
