@@ -46,14 +46,14 @@ def _symshape(module: Any) -> Compiled:
     from symshape import backend as ours
 
     timer, compiled = Backend(), []
-    compile_one = timer.timed(ours.compile_or_reuse)
+    compile_one = timer.timed(ours.compile_traced)
 
-    @functools.wraps(ours.compile_or_reuse)
+    @functools.wraps(ours.compile_traced)
     def recorded(*args: Any, **kwargs: Any) -> Any:
         compiled.append(compile_one(*args, **kwargs))
         return compiled[-1]
 
-    ours.compile_or_reuse = recorded
+    ours.compile_traced = recorded
 
     def totals() -> tuple[int | None, int | None]:
         from symshape.errors import OptionError

@@ -76,7 +76,7 @@ def compiled_by(way: str, module: Any, backend: Backend) -> Any:
     from symshape import backend as ours
 
     if way == "symshape":
-        ours.compile_or_reuse = backend.timed(ours.compile_or_reuse)
+        ours.compile_traced = backend.timed(ours.compile_traced)
         return symshape.compile(module)
     if way == "inductor":
         return torch.compile(module, dynamic=True)

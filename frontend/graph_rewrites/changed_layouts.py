@@ -39,9 +39,18 @@ _FOLLOWING: Final = frozenset(
         prims.convert_element_type.default,
     }
 )
-# Kernels of ours, which read operands in any layout and write their results in the one that was traced.
+# What reads operands in any layout, and has the results that were traced: kernels of ours, and sizes.
 _READING: Final = frozenset(
-    {aten.amax.default, aten.amin.default, aten.mean.dim, aten.sum.dim_IntList, aten.sum.default, aten.mean.default}
+    {
+        aten.amax.default,
+        aten.amin.default,
+        aten.mean.default,
+        aten.mean.dim,
+        aten.sum.default,
+        aten.sum.dim_IntList,
+        aten.sym_numel.default,
+        aten.sym_size.int,
+    }
 )
 # What sizes and strides alone decide, or memory is addressed with.
 _ADDRESSING: Final = frozenset({aten.as_strided.default, aten.view.default, aten._unsafe_view.default})
@@ -54,6 +63,7 @@ class Layouts:
         self._gm, self._mode = gm, mode
         self._traced: dict[Node, torch.Tensor] = {}  # of nodes in another layout: the fake value that was traced
         self._copies: dict[Node, Node] = {}
+        self.conversions = 0  # copies that nodes of the graph read, without those that it returns
         self._any_layout: set[Node] = set()
         self._dense: set[Node] = set()  # of those in another layout: with memory of their own
 
@@ -113,6 +123,7 @@ class Layouts:
     def _as_traced(self, node: Node, reader: Node) -> Node:
         """A copy of a node's result in the layout that was traced, made before the first node that reads it."""
         if node not in self._copies:
+            self.conversions += reader.op != "output"
             order = elementwise_order(self._traced[node])
             with self._gm.graph.inserting_before(reader):
                 copy = self._call(node, aten.permute.default, order)

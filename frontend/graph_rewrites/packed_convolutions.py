@@ -30,21 +30,25 @@ symshape: Any = torch.ops.symshape
 
 
 def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | None:
-    """Replaces them in place; None where there are none. ``cpu``: the instructions that their code may use. Nodes need
-    ``meta["val"]``."""
+    """Replaces them in place; None where there are none, or that does not pay (the graph is then of no more use).
+    ``cpu``: the instructions that their code may use. Nodes need ``meta["val"]``."""
     mode = fake_mode_of(gm)
     found = gm.graph.find_nodes(op="call_function", target=aten.convolution.default)
     if mode is None or not found:
         return None
     constants = made_of_parameters(gm, parameters_of(gm))
     wanted: list[Node] = []
+    packed = 0
     layouts = Layouts(gm, mode)
     for node in found:
         if _is_supported(node, constants):
+            packed += 1
             wanted += _replace(_Builder(gm.graph, mode, cpu), node, epilogue_of(node, constants), layouts)
     if not wanted:
         return None
     layouts.propagate()
+    if layouts.conversions > packed // 2:
+        return None  # most results would be transposed: group norms and attention read channels-first
     parameter_graph = take_out(gm, list(dict.fromkeys(wanted)))
     gm.recompile()
     return parameter_graph

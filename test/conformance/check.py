@@ -132,18 +132,18 @@ class Recorded:
 
     def __enter__(self) -> list[tuple[str, list[str]]]:
         graphs: list[tuple[str, list[str]]] = []
-        self.before = compile_graph = symshape.backend.compile_or_reuse
+        self.before = compile_graph = symshape.backend.compile_traced
 
         def recording(gm: Any, options: Any, *, kind: str = "forward", keep_stages: bool = False) -> Any:
             made = compile_graph(gm, options, kind=kind, keep_stages=keep_stages)
             graphs.append((kind, made.report.library_calls))
             return made
 
-        symshape.backend.compile_or_reuse = recording
+        symshape.backend.compile_traced = recording
         return graphs
 
     def __exit__(self, *_: Any) -> None:
-        symshape.backend.compile_or_reuse = self.before
+        symshape.backend.compile_traced = self.before
 
 
 def run_case(case: Case, compiled: Compiled, values: bool = True) -> list[Outcome]:

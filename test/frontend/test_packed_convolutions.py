@@ -77,10 +77,14 @@ MODELS: dict[str, tuple[nn.Module, int, int]] = {
     "broadcast on the left": (Lambda(lambda x, a: x.mean(1, keepdim=True) - a(x), conv()), 1, 2),
     "a sum of two": (Lambda(lambda x, a, b: a(x) + b(x), conv(), conv(kernel=1)), 2, 1),
     "an image of another size added": (Lambda(lambda x, a: a(x) + x.mean((2, 3), keepdim=True)[:, :1], conv()), 1, 2),
-    "views behind": (Lambda(lambda x, a: a(x).tanh().flatten(1), conv()), 1, 1),
+    "views behind": (Lambda(lambda x, a, b: (a(x).tanh().flatten(1), b(x)), conv(), conv()), 2, 2),
     "pools behind": (nn.Sequential(conv(), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2, 2, ceil_mode=True)), 1, 2),
-    "attention over pixels": (Lambda(lambda x, a: a(x).flatten(2).transpose(1, 2).softmax(1), conv()), 1, 1),
-    "a norm of groups behind": (nn.Sequential(conv(8), nn.GroupNorm(2, 8)), 1, 2),
+    "attention over pixels": (
+        Lambda(lambda x, a, b: (a(x).flatten(2).transpose(1, 2).softmax(1), b(x)), conv(), conv()),
+        2,
+        2,
+    ),
+    "a norm of groups behind": (nn.Sequential(conv(5), nn.ReLU(), conv(8), nn.GroupNorm(2, 8)), 2, 2),
     "upsampled and joined": (
         Lambda(lambda x, a, b: torch.cat([F.interpolate(a(x)[..., :1], x.shape[2:]), b(x)], 1), conv(), conv()),
         2,
@@ -120,6 +124,7 @@ def assert_same(found: object, model: nn.Module, x: torch.Tensor) -> None:
 KEPT: dict[str, nn.Module] = {
     "transposed": nn.ConvTranspose2d(5, 6, 3),
     "float64": nn.Conv2d(5, 6, 3).double(),
+    "most results would be transposed": nn.Sequential(conv(8), nn.GroupNorm(2, 8)),
     "weights that are computed of the input": Lambda(lambda x, a: F.conv2d(x, a.weight * x.sum()), conv()),
 }
 

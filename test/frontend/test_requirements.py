@@ -53,7 +53,7 @@ def _fresh() -> Iterator[None]:
 def test_a_failure_in_backward_is_raised_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     from symshape import backend
 
-    original, kinds = backend.compile_or_reuse, []
+    original, kinds = backend.compile_traced, []
 
     def fails_in_backward(*args: Any, kind: str, **kwargs: Any) -> Any:
         kinds.append(kind)
@@ -61,7 +61,7 @@ def test_a_failure_in_backward_is_raised_at_the_first_call(monkeypatch: pytest.M
             raise CompileError("planted")
         return original(*args, kind=kind, **kwargs)
 
-    monkeypatch.setattr(backend, "compile_or_reuse", fails_in_backward)
+    monkeypatch.setattr(backend, "compile_traced", fails_in_backward)
     with pytest.raises(Exception, match="CompileError: planted"):
         symshape.compile(_fn)(torch.randn(4, requires_grad=True))  # forward alone: backward is never called
     assert sorted(kinds) == ["backward", "forward"]

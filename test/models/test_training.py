@@ -140,11 +140,11 @@ def _train(model: Model, wrap: Callable[[Any], Any]) -> tuple[list[float], int, 
 def counted() -> Iterator[Counter[str]]:
     """Graphs that symshape compiles, by kind."""
     kinds: Counter[str] = Counter()
-    compile_graph = symshape.backend.compile_or_reuse
+    compile_graph = symshape.backend.compile_traced
 
     def counting(gm: Any, options: Any, *, kind: str = "forward", **more: Any) -> Any:
         kinds[kind] += 1
         return compile_graph(gm, options, kind=kind, **more)
 
-    with mock.patch.object(symshape.backend, "compile_or_reuse", counting):
+    with mock.patch.object(symshape.backend, "compile_traced", counting):
         yield kinds

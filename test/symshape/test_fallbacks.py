@@ -332,7 +332,7 @@ def test_a_fake_rule_of_ours_that_fails(
     kind: type[Exception], compile_: Any, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it raises, and after a part of the function that is broken off."""
-    from symshape.frontend.patches import number_in_list
+    from symshape.frontend.patches.python import number_in_list
 
     def planted(*_: Any) -> Any:
         raise kind("planted")
