@@ -85,6 +85,15 @@ def image(batch: int, side: int) -> torch.Tensor:
     return torch.randn(batch, 3, side, side)
 
 
+def prepared(model: torch.nn.Module) -> torch.nn.Module:
+    """The model in eval mode. Batch norms have the statistics of one batch, so that values do not vanish with depth."""
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.momentum = 1.0
+    model.train()(image(8, 96))
+    return model.eval()
+
+
 @dataclass(frozen=True)
 class Row:
     model: str
@@ -97,7 +106,7 @@ def measure(name: str, backends: list[str], sizes: list[tuple[int, int]], rounds
     """All backends of one model, compiled once, then timed at every size."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model = Pooled(MODELS[name]().eval())
+    model = prepared(Pooled(MODELS[name]()))
     progress.say(f"{name}: compiling")
     calls = {backend: BACKENDS[backend](model) for backend in backends}
     rows = []
