@@ -27,6 +27,7 @@ from symshape.runtime.packed_convolutions import supports
 
 aten: Any = torch.ops.aten
 symshape: Any = torch.ops.symshape
+_Pair = tuple[Node | None, Node | None]  # scale and shift
 
 
 def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | None:
@@ -130,9 +131,7 @@ def _replace(build: _Builder, node: Node, epilogue: Epilogue, layouts: Layouts) 
     return [packed] if shift is None or shift.op == "placeholder" else [packed, shift]
 
 
-def _scale_and_shift(
-    build: _Builder, bias: Node | None, epilogue: Epilogue, weight: torch.Tensor
-) -> tuple[Node | None, Node | None]:
+def _scale_and_shift(build: _Builder, bias: Node | None, epilogue: Epilogue, weight: torch.Tensor) -> _Pair:
     """What the steps of an epilogue make of ``y + bias``: ``y * scale + shift``, for each channel; None for 1 and 0."""
     scale, shift = None, bias
     for kind, given in epilogue.steps:
@@ -146,10 +145,7 @@ def _scale_and_shift(
     return scale, shift
 
 
-Pair = tuple[Node | None, Node | None]
-
-
-def _after_step(make: Callable[..., Node], kind: str, operand: Node, scale: Node | None, shift: Node | None) -> Pair:
+def _after_step(make: Callable[..., Node], kind: str, operand: Node, scale: Node | None, shift: Node | None) -> _Pair:
     """Scale and shift, with one more step."""
     if kind == "add":
         return scale, operand if shift is None else make(aten.add.Tensor, shift, operand)

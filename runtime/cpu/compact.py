@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-import llvmlite.binding as llvm
 import torch
 
-from symshape.machine.instruction_sets import NATIVE, processor
-from symshape.machine.process_symbols import initialize
+from symshape.machine.instruction_sets import NATIVE
 from symshape.runtime.cpu.load_objects import Library
+from symshape.runtime.cpu.machine_code import SHARE, object_code
 
 CHUNK: Final = 32768  # elements that a thread counts, and later writes, at a time
 
@@ -42,32 +41,7 @@ chunk_start:
 # Words: mask, its elements, elements of a chunk, chunks, how many are selected before each chunk (and before the end),
 # positions. A chunk's loop ends with its last selected element: what it writes ahead is its own.
 _CODE = """
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_num_threads()
-declare i32 @omp_get_thread_num()
-
-define internal i64 @word(ptr %words, i64 %index) alwaysinline {
-  %at = getelementptr i64, ptr %words, i64 %index
-  %value = load i64, ptr %at, align 1
-  ret i64 %value
-}
-
-define internal void @share(ptr %words, ptr %first, ptr %end) alwaysinline {
-  %chunks = call i64 @word(ptr %words, i64 3)
-  %team32 = call i32 @omp_get_num_threads()
-  %team = zext i32 %team32 to i64
-  %id32 = call i32 @omp_get_thread_num()
-  %id = zext i32 %id32 to i64
-  %next = add i64 %id, 1
-  %scaled = mul i64 %chunks, %id
-  %begin = udiv i64 %scaled, %team
-  %scaled_next = mul i64 %chunks, %next
-  %finish = udiv i64 %scaled_next, %team
-  store i64 %begin, ptr %first
-  store i64 %finish, ptr %end
-  ret void
-}
-
+SHARE_AMONG_THREADS
 define internal void @count_chunks(ptr %words) {
 LOOP_OVER_CHUNKS
   %n = call i64 @word(ptr %words, i64 1)
@@ -159,7 +133,7 @@ define void @write(ptr %words) {
   call void @GOMP_parallel(ptr @write_chunks, ptr %words, i32 %threads, i32 0)
   ret void
 }
-""".replace("LOOP_OVER_CHUNKS", _LOOP)
+""".replace("LOOP_OVER_CHUNKS", _LOOP).replace("SHARE_AMONG_THREADS", SHARE)
 
 
 def positions(mask: torch.Tensor, level: str = NATIVE) -> torch.Tensor:
@@ -179,14 +153,5 @@ def positions(mask: torch.Tensor, level: str = NATIVE) -> torch.Tensor:
 @cache
 def _functions(level: str) -> tuple[Callable[..., None], Callable[..., None]]:
     """``count(*words)`` and ``write(*words)``. OptionError for a level that this processor has not."""
-    initialize()
-    target = llvm.Target.from_default_triple()
-    name, features = processor(level)
-    machine = target.create_target_machine(cpu=name, features=features, opt=3, jit=True)
-    module = llvm.parse_assembly(_CODE)
-    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
-    library = Library(machine.emit_object(module))
+    library = Library(object_code(_CODE, level))
     return library.function("count", 6), library.function("write", 6)

@@ -12,11 +12,9 @@ from functools import cache
 from struct import Struct
 from typing import Final
 
-import llvmlite.binding as llvm
-
-from symshape.machine.instruction_sets import NATIVE, processor
-from symshape.machine.process_symbols import initialize
+from symshape.machine.instruction_sets import NATIVE
 from symshape.runtime.cpu.load_objects import Library
+from symshape.runtime.cpu.machine_code import SHARE, object_code
 
 CHUNK: Final = 1 << 16  # bytes that a thread hashes at a time
 _STRIPE: Final = 256  # bytes of a step of the inner loop: four vectors of eight words
@@ -150,18 +148,8 @@ done:
 
 # Words: addresses of tensors, table of chunks (tensor, offset, bytes), where the hashes go, chunks, threads (0: all).
 _DRIVER = """
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_num_threads()
-declare i32 @omp_get_thread_num()
-
-define internal i64 @word_of(ptr %words, i64 %index) alwaysinline {
-  %at = getelementptr i64, ptr %words, i64 %index
-  %value = load i64, ptr %at, align 1
-  ret i64 %value
-}
-
 define internal ptr @pointer_of(ptr %words, i64 %index) alwaysinline {
-  %word = call i64 @word_of(ptr %words, i64 %index)
+  %word = call i64 @word(ptr %words, i64 %index)
   %pointer = inttoptr i64 %word to ptr
   ret ptr %pointer
 }
@@ -171,16 +159,11 @@ entry:
   %tensors = call ptr @pointer_of(ptr %words, i64 0)
   %table = call ptr @pointer_of(ptr %words, i64 1)
   %hashes = call ptr @pointer_of(ptr %words, i64 2)
-  %chunks = call i64 @word_of(ptr %words, i64 3)
-  %team32 = call i32 @omp_get_num_threads()
-  %team = zext i32 %team32 to i64
-  %id32 = call i32 @omp_get_thread_num()
-  %id = zext i32 %id32 to i64
-  %after = add i64 %id, 1
-  %scaled = mul i64 %chunks, %id
-  %begin = udiv i64 %scaled, %team
-  %scaled_after = mul i64 %chunks, %after
-  %end = udiv i64 %scaled_after, %team
+  %first_at = alloca i64
+  %end_at = alloca i64
+  call void @share(ptr %words, ptr %first_at, ptr %end_at)
+  %begin = load i64, ptr %first_at
+  %end = load i64, ptr %end_at
   br label %loop
 loop:
   %chunk = phi i64 [ %begin, %entry ], [ %chunk_next, %body ]
@@ -190,9 +173,9 @@ body:
   %row = mul i64 %chunk, 3
   %row1 = add i64 %row, 1
   %row2 = add i64 %row, 2
-  %tensor = call i64 @word_of(ptr %table, i64 %row)
-  %offset = call i64 @word_of(ptr %table, i64 %row1)
-  %size = call i64 @word_of(ptr %table, i64 %row2)
+  %tensor = call i64 @word(ptr %table, i64 %row)
+  %offset = call i64 @word(ptr %table, i64 %row1)
+  %size = call i64 @word(ptr %table, i64 %row2)
   %base = call ptr @pointer_of(ptr %tensors, i64 %tensor)
   %data = getelementptr i8, ptr %base, i64 %offset
   %hash = call i64 @hash(ptr %data, i64 %size)
@@ -205,7 +188,7 @@ done:
 }
 
 define void @hash_contents(ptr %words) {
-  %wide = call i64 @word_of(ptr %words, i64 4)
+  %wide = call i64 @word(ptr %words, i64 4)
   %threads = trunc i64 %wide to i32
   call void @GOMP_parallel(ptr @hash_chunks, ptr %words, i32 %threads, i32 0)
   ret void
@@ -215,18 +198,10 @@ define void @hash_contents(ptr %words) {
 
 def _code() -> str:
     head = "define internal i64 @hash(ptr %data, i64 %size) {\nentry:\n  br label %stripes"
-    return "\n".join([_mixing(), head, _stripe(), _fold(), _REST, _DRIVER])
+    return "\n".join([_mixing(), head, _stripe(), _fold(), _REST, SHARE, _DRIVER])
 
 
 @cache
 def _function(level: str) -> Callable[..., None]:
     """``function(addresses, table, hashes, chunks, threads)``. OptionError for a level that this processor has not."""
-    initialize()
-    name, features = processor(level)
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=name, features=features, opt=3, jit=True)
-    module = llvm.parse_assembly(_code())
-    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(module, builder)
-    return Library(machine.emit_object(module)).function("hash_contents", 5)
+    return Library(object_code(_code(), level)).function("hash_contents", 5)

@@ -16,15 +16,14 @@ import hashlib
 from functools import cache
 
 import llvmlite
-import llvmlite.binding as llvm
 
 from symshape.machine import instruction_sets
-from symshape.machine.process_symbols import initialize
 from symshape.runtime.cpu.convolution_inputs import inputs
 from symshape.runtime.cpu.convolution_tiles import tile
 from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
 from symshape.runtime.cpu.dense_convolution import dense_units
 from symshape.runtime.cpu.depthwise_convolution import DEPTHWISE, depthwise_pixels, depthwise_units
+from symshape.runtime.cpu.machine_code import WORD, object_code
 from symshape.runtime.store import open_cache
 
 _HEAD = """
@@ -70,12 +69,6 @@ work:
   br label %done
 done:
   ret void
-}
-
-define internal i64 @word(ptr %words, i64 %index) alwaysinline {
-  %at = getelementptr i64, ptr %words, i64 %index
-  %value = load i64, ptr %at, align 1
-  ret i64 %value
 }
 
 define internal void @launch(ptr %words, ptr %body) noinline {
@@ -127,6 +120,7 @@ def text_of(shape: Shape) -> str:
     names = ", ".join(f"ptr @tile_{pixels}_{vectors}" for pixels, vectors in sizes)
     parts = [
         _HEAD.replace("vL", f"v{shape.lanes}").replace("<L", f"<{shape.lanes}"),
+        WORD,
         launch,
         f"@tiles = internal constant [{len(sizes)} x ptr] [{names}]",
         *(tile(shape, pixels, vectors) for pixels, vectors in sizes),
@@ -149,24 +143,7 @@ def object_of(level: str) -> bytes:
     found = kept.get(key) if kept else None
     if found is not None and "object" in found:
         return found["object"]
-    made = _compiled(text, *processor)
+    made = object_code(text, level, as_written=True)  # all of LLVM's passes would take three times as long
     if kept:
         kept.put(key, {"name": b"convolutions", "object": made})
-    return made
-
-
-def _compiled(text: str, processor: str, features: str) -> bytes:
-    initialize()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=processor, features=features, opt=2, jit=True)
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    # The text is as it is to run, but for its variables: all of LLVM's passes would take three times as long.
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-    made: bytes = machine.emit_object(module)
     return made

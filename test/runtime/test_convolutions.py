@@ -240,13 +240,13 @@ def test_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SYMSHAPE_CACHE", "1")
     monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path / "cache"))
     compiled: list[str] = []
-    usual = convolution_code._compiled
+    usual = convolution_code.object_code
 
     def counted(text: str, *processor: str) -> bytes:
         compiled.append(text)
         return usual(text, *processor)
 
-    monkeypatch.setattr(convolution_code, "_compiled", counted)
+    monkeypatch.setattr(convolution_code, "object_code", counted)
     made = []
     for damage in (False, False, True):
         if damage:
