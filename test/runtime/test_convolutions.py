@@ -242,9 +242,9 @@ def test_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     compiled: list[str] = []
     usual = convolution_code.object_code
 
-    def counted(text: str, *processor: str) -> bytes:
+    def counted(text: str, level: str, *, as_written: bool) -> bytes:
         compiled.append(text)
-        return usual(text, *processor)
+        return usual(text, level, as_written=as_written)
 
     monkeypatch.setattr(convolution_code, "object_code", counted)
     made = []
