@@ -1,6 +1,7 @@
 """Decomposes grid sampling and its gradient: gathers and scatters along flattened dims.
 
-On CPUs float32 and float64 stay calls of ATen, in a half to a fifth of the time (docs/decisions.md, "Grid sampling").
+On CPUs float32 and float64 stay calls of ATen, in a half to a fifth of the time
+(docs/decisions.md, "Which operators are decomposed, and which are library calls").
 
 Each result is a sum over taps: one element of the source for each way to choose a neighbour along every dim, times the
 product of the neighbours' weights. The formulas are those of ATen's ``GridSampler.h``.

@@ -1,8 +1,8 @@
 """Decides when a program's launches become a CUDA graph, for which sizes, and how many graphs are kept.
 
 A bucket of sizes is one exact combination of sizes, strides and integers. Padding a batch to a larger bucket would be
-valid only if no result depended on the padding. That cannot be proven for a whole program (docs/decisions.md), so there
-is no padding.
+valid only if no result depended on the padding. That cannot be proven for a whole program
+(docs/decisions.md, "Sizes are not padded for CUDA graphs"), so there is no padding.
 """
 
 from __future__ import annotations

@@ -114,6 +114,32 @@ def test_links_lead_somewhere(page: str) -> None:
             assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
+def _anchors(page: Path) -> set[str]:
+    """Of each heading, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^```.*?^```", "", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", _pages())
+def test_links_into_pages_lead_to_a_heading(page: str) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", (ROOT / page).read_text()):
+        if "://" not in target:
+            there = (ROOT / page).parent / target if target else ROOT / page
+            assert there.suffix != ".md" or anchor in _anchors(there), f"{target}#{anchor}"
+
+
+def test_decisions_that_comments_quote_have_an_entry() -> None:
+    titles = set(re.findall(r"(?m)^### (.+)$", (ROOT / "docs" / "decisions.md").read_text()))
+    quoted = {
+        title
+        for source in _sources()
+        for text in _prose(source)
+        for title in re.findall(r'decisions\.md, "([^"]+)"', re.sub(r"\n\s*#?\s*", " ", text))
+    }
+    assert quoted
+    assert not quoted - titles
+
+
 def test_comments_name_files_that_exist() -> None:
     missing = {
         f"{source}: {path}" for source in _sources() for text in _prose(source) for path in _missing(text, source)
