@@ -21,6 +21,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
+from math import inf
 from typing import Any
 
 import sympy
@@ -38,6 +40,8 @@ from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol
 from symshape.frontend.bridge.shortcuts import is_shortcut
 from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
 from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
+from symshape.prover.numbers.facts import Facts, Row
+from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 
 # Modules that stand between who asks and the environment.
 _ASKING = (
@@ -393,18 +397,26 @@ def _is_asked_for_layout() -> bool:
     return overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__
 
 
+@lru_cache(maxsize=1 << 13)
 def if_larger(condition: Any) -> bool | None:
     """What a condition on sizes is if each of them, and each quotient, is at least 2; None if that depends on more."""
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
-    parts = {*condition.atoms(FloorDiv), *condition.free_symbols}
-    larger = {part: sympy.Dummy(nonnegative=True, integer=True) + 2 for part in parts}
-    left, right = (side.subs(larger, simultaneous=True) for side in condition.args)
-    difference = sympy.expand(left - right)
-    if isinstance(condition, (sympy.Eq, sympy.Ne)):
-        equal = True if difference.is_zero else False if difference.is_nonzero else None
-        return equal if equal is None or isinstance(condition, sympy.Eq) else not equal
-    return _truth(condition.func(difference, 0))
+    quotients = {one: sympy.Symbol(str(one), integer=True, nonnegative=True) for one in condition.atoms(FloorDiv)}
+    try:
+        asked = condition_from_sympy(condition.xreplace(quotients))
+    except UnsupportedExpr:
+        return None
+    low, high = Facts(dict.fromkeys(asked.symbols, Row(2, None))).bounds(asked.expr)
+    least, most = -inf if low is None else low, inf if high is None else high
+    match asked.kind:
+        case "ge":
+            return True if least >= 0 else False if most < 0 else None
+        case "eq" | "ne" if least > 0 or most < 0:
+            return asked.kind == "ne"
+        case "eq" | "ne" if least == most == 0:
+            return asked.kind == "eq"
+    return asked.as_bool()
 
 
 def _if_not_one(condition: Any) -> bool | None:

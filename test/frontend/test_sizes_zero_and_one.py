@@ -309,6 +309,7 @@ def test_an_answer_for_a_layout_is_none_for_a_slice(wrap: Callable[..., Any]) ->
 
 def test_conditions_as_if_larger() -> None:
     import sympy
+    from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
     a, b = sympy.symbols("s0 s1", nonnegative=True, integer=True)
     assert if_larger(sympy.Lt(a, a * b, evaluate=False)) is True
@@ -316,6 +317,13 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Ne(a * b, 0)) is True
     assert if_larger(sympy.Eq(a, b)) is None
     assert if_larger(sympy.Lt(a, b)) is None
+    assert if_larger(sympy.Ge(a * b, a + b)) is True
+    assert if_larger(sympy.Eq(a * FloorDiv(b, 2), 0)) is False
+    last = PythonMod(b - 1, sympy.Max(1, b))
+    assert if_larger(a * last < 2) is False
+    assert if_larger(sympy.Eq(b - last, 1)) is True
+    assert if_larger(sympy.Eq(b - last, 0)) is False
+    assert if_larger(a * Mod(b + 2, sympy.Max(1, b)) < 2) is None  # 0 where b is 2
 
 
 def _running(x: torch.Tensor) -> torch.Tensor:
