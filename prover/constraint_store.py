@@ -19,7 +19,8 @@ from symshape.prover.solver.proof import Fact, Proof
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint of a minimised list: a sympy relation, And or Or, and the origins of all that went into it."""
+    """A constraint of a minimised list: a sympy relation, And or Or, and the origins of all constraints merged into
+    it."""
 
     expr: Any
     origins: tuple[Any, ...]
@@ -27,12 +28,12 @@ class Constraint:
 
 @final
 class ConstraintStore:
-    """Facts about integer symbols, and proofs from them. Never a wrong answer.
+    """Facts about integer symbols, and proofs from them. Sound: what is not proven is "unknown" or "contingent".
 
-    Symbols are told apart by name. One that was never declared has what its sympy assumptions say (positive or
-    nonnegative). Divisors are taken to be nonzero, in facts and in questions; integers are unbounded.
-    UnsupportedExpr is raised for what is no condition on integers (floats, Piecewise, ...).
-    One store must not be used by two threads at once.
+    Symbols are identified by name. A symbol that was not declared with `symbol` has the range that its sympy
+    assumptions give (positive or nonnegative). Divisors are assumed to be nonzero, in facts and in queries; integers
+    are unbounded. UnsupportedExpr is raised for an expression that is no condition on integers (floats, Piecewise,
+    ...). A store must not be used by two threads at once.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -55,17 +56,17 @@ class ConstraintStore:
         return self._symbols.setdefault(name, sympy.Symbol(name, integer=True))
 
     def assume(self, constraint: Any, origin: str = "") -> None:
-        """The constraint (a relation, And, Or, Not, Implies) holds from now on; `origin` says who said so.
+        """Adds a fact (a relation, And, Or, Not, Implies); `origin` is where it comes from, for messages.
 
-        ContradictionError, with a smallest set of facts that cannot all hold and their origins, when it is known to be
-        false; the store then stays as it was.
+        ContradictionError, with a minimal set of contradicting facts and their origins, if the constraint is refuted;
+        the store is then unchanged.
         """
         self._core.assume(self._condition(constraint), origin)
 
     def prove(self, constraint: Any) -> Proof:
         """Whether the constraint follows from the facts ("proven"), its negation does ("refuted"), or neither
-        ("contingent", with an assignment of the symbols for each side). "unknown" when the limits did not suffice.
-        """
+        ("contingent", with a satisfying assignment of the symbols for each). "unknown" if the limits did not
+        suffice."""
         proof = self._core.prove(self._condition(constraint))
         if not proof.witnesses:
             return proof
@@ -73,11 +74,11 @@ class ConstraintStore:
         return Proof(proof.status, witnesses)
 
     def minimise(self, constraints: Iterable[Any]) -> list[Constraint]:
-        """A shortest list that says, under the facts, exactly what the given constraints say together.
+        """A shortest list of constraints that is equivalent to the given ones under the facts.
 
-        An item is a constraint, or a pair (constraint, origin); without an origin the constraint itself stands as its
-        own. What needed no change comes back as it was given. A single false constraint remains when they contradict
-        the facts.
+        An item is a constraint, or a pair (constraint, origin); without an origin the constraint is its own.
+        Constraints that need no change are returned as they were given. If they contradict the facts, the result is one
+        false constraint.
         """
         items: list[tuple[Condition, Sequence[Any]]] = []
         given: dict[Condition, Any] = {}
@@ -89,11 +90,12 @@ class ConstraintStore:
         return [Constraint(self._shown(given, kept.condition), kept.origins) for kept in self._core.minimise(items)]
 
     def checkpoint(self) -> Checkpoint:
-        """This moment, for `rollback`; after `with store.checkpoint():` all that was assumed inside is gone."""
+        """The present state, for `rollback`; after `with store.checkpoint():` all facts that were added inside are
+        removed."""
         return self._core.checkpoint()
 
     def rollback(self, checkpoint: Checkpoint) -> None:
-        """Takes back everything assumed since."""
+        """Removes all facts that were added since the checkpoint."""
         self._core.rollback(checkpoint)
 
     def _condition(self, constraint: Any) -> Condition:

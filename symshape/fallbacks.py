@@ -1,11 +1,11 @@
 """Fallbacks: when a pass, a step of code generation or loading fails, less of the graph is compiled.
 
 In this order: the compile is repeated without the pass that failed; with library calls for the operations at fault;
-then the whole graph is run as library calls (``graph_as_calls``). Each failure is said once, with the command that
-replays it, and stands in ``GraphReport.fallbacks``. ``strict`` (an option; SYMSHAPE_STRICT=1) raises instead.
+then the whole graph runs as library calls (``graph_as_calls``). Each failure is one warning, with the command that
+replays it, and an entry of ``GraphReport.fallbacks``. ``strict`` (an option; SYMSHAPE_STRICT=1) raises instead.
 
-Never for a user's own error, and never for what a local fault decides where several ranks run one program: all of them
-must compile alike, and a full disk or a missing library is one rank's alone.
+There is no fallback for the user's own errors, nor, in a program of several ranks, for failures that may be one rank's
+alone (a full disk, a missing library): all ranks must compile alike.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _LOAD = "load"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a compile leaves out: passes by name, and graph nodes that stay library calls. ``as_calls``: nothing is
-    compiled. ``fallbacks``: what led here. ``verify_each``: the IR is verified after each pass, so that a failure
-    names the pass that is at fault, and leaves what it was given."""
+    """What a compile leaves out. ``without``: passes, by name; ``calls``: graph nodes that stay library calls;
+    ``as_calls``: nothing is compiled. ``fallbacks``: the failures that led here. ``verify_each``: the IR is verified
+    after each pass, so that a failure names the pass at fault and keeps its input."""
 
     without: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Attempt:
 
 
 def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path) -> Attempt:
-    """The next attempt after a failure: first with each pass verified, if they were not, then with less of the graph.
-    Raises the error if nothing is left to try, or no fallback is allowed."""
+    """The attempt after a failure: first with each pass verified, if they were not, then with less of the graph. Raises
+    ``error`` if nothing is left to try, or no fallback is allowed."""
     if isinstance(error, UnverifiedFailure):
         return replace(attempt, verify_each=True)
     if attempt.as_calls or not may_fall_back(error, strict):
@@ -83,7 +83,7 @@ def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path)
 
 
 def may_fall_back(error: Exception, strict: bool) -> bool:
-    """Whether something else may be tried after a failure. Raises what is the user's own error as that."""
+    """Whether a failure may lead to a fallback. Raises the user's own error if that is its cause."""
     causes = list(causes_of(error))
     for one in causes:
         if isinstance(one, USER_ERRORS) and one is not error:
@@ -94,7 +94,7 @@ def may_fall_back(error: Exception, strict: bool) -> bool:
 
 
 def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
-    """One warning for the fallbacks of a graph; the same failure in other graphs is only logged."""
+    """Warns once of the fallbacks of a graph; the same failures of other graphs are only logged."""
     if not fallbacks:
         return
     if (told := _HEARD.get()) is not None:
@@ -107,7 +107,8 @@ def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
 
 
 def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, options: Options) -> Fallback:
-    """A rewrite of a traced graph failed, and the graph is left as it was; said once. Raises where that may not be."""
+    """The fallback for a rewrite of a traced graph that failed, with its warning: the graph stays as it was. Raises
+    StepFailure if no fallback is allowed."""
     reason = f"pass '{name}' failed: {type(error).__name__}: {error}"
     file = write_graph(gm, name, error, Path(options.debug_dir))
     failure = StepFailure(reason, step=name, command=f"cat {file}", next_step=f"the graph is in {file}")
@@ -120,7 +121,7 @@ def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, optio
 
 
 def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) -> GraphReport:
-    """The report of a graph that AOTAutograd could not trace, and that eager mode runs; said once."""
+    """The report of a graph that AOTAutograd could not trace and that runs in eager mode, with its warning."""
     file = write_graph(gm, "trace", error, Path(options.debug_dir))
     reason = f"it cannot be traced: {type(error).__name__}: {error}".splitlines()[0]
     fallback = Fallback("trace", reason, "the graph is run in eager mode", f"cat {file}")
@@ -136,7 +137,7 @@ _HEARD: ContextVar[list[Fallback] | None] = ContextVar("symshape_fallbacks", def
 
 @contextmanager
 def heard() -> Iterator[list[Fallback]]:
-    """All that are said in here."""
+    """Collects the fallbacks that are warned of inside."""
     told: list[Fallback] = []
     token = _HEARD.set(told)
     try:
@@ -155,7 +156,7 @@ def _warn_once(key: tuple[tuple[str, str], ...], text: str) -> None:
 
 
 def several_ranks() -> bool:
-    """Whether this process is one of several that run one program."""
+    """Whether this process is one of several ranks."""
     distributed = torch.distributed
     return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
 
@@ -167,7 +168,7 @@ def is_local(error: BaseException) -> bool:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised from."""
+    """The error and the chain of its causes (``__cause__``)."""
     one: BaseException | None = error
     seen: set[int] = set()
     while one is not None and id(one) not in seen:
@@ -177,7 +178,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def write_graph(gm: torch.fx.GraphModule, step: str, error: Exception, folder: Path) -> str:
-    """Writes a traced graph and the traceback of what failed on it to a new file of ``folder``; its path."""
+    """Writes a traced graph, and the traceback of what failed on it, to a new file of ``folder``; returns its path."""
     import traceback
 
     folder = writable(folder)

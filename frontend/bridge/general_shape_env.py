@@ -1,17 +1,17 @@
 """``GeneralShapeEnv``: a shape environment without 0/1 specialisation.
 
-PyTorch gives each dim that is 0 or 1 at the first call a constant, and takes every symbol for at least 2: broadcasting,
-contiguity and empty tensors are then known while it traces, and each such size has a graph of its own. Here the dim
-of an input is a symbol from 0 on, whatever it is at the first call.
+PyTorch makes each dim that is 0 or 1 at the first call a constant, and assumes every symbol to be at least 2: so
+broadcasting, contiguity and emptiness are decided while it traces, and each such size has a graph of its own. Here the
+dim of an input is a symbol with range [0, inf), whatever its hint (its value at the first call).
 
-Questions are answered by the sizes at hand. PyTorch's tracing rules ask many as ``guard_or_false(size == 1)``: there
-one of the answers is right for every size, for that is what an unbacked size gets. It is taken, without a guard, where
-the sizes at hand give it too, or would give it if those that are 0 or 1 were others (``imagined``). Other questions,
-and those of the user's code, make a guard, as in PyTorch. So what is special about 0 and 1 is only what a program or an
-operator itself tells apart.
+Conditions are evaluated at the hints. PyTorch's tracing rules evaluate many as ``guard_or_false(size == 1)``: of these
+one answer is right for every size, namely the one that an unbacked size gets. That answer is returned, without a guard,
+if the hints give it too, or would give it with larger hints in place of those that are 0 or 1 (``larger_hints``). Any
+other condition, of a rule or of the user's code, makes a guard, as in PyTorch. So 0 and 1 are special only where a
+program or an operator itself distinguishes them.
 
-A rule may end in an error by an answer that is right for other sizes (of two sizes of which one is 1 at hand, that they
-must be equal). The call is then traced again, with each answer that of the sizes at hand (``traced_again``).
+A rule may raise an error after an answer that is right for other sizes (that two sizes must be equal, where the hint of
+one is 1). The call is then traced again, with all answers from the hints (``trace_with_retry``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _MADE: ContextVar[list[GeneralShapeEnv] | None] = ContextVar("symshape_environme
 
 @contextlib.contextmanager
 def environments_made() -> Iterator[list[GeneralShapeEnv]]:
-    """The environments that are made while it is entered: one for each time that a frame is analysed."""
+    """Collects the environments that are created inside: one for each time that a frame is analysed."""
     made: list[GeneralShapeEnv] = []
     token = _MADE.set(made)
     try:
@@ -72,15 +72,15 @@ def environments_made() -> Iterator[list[GeneralShapeEnv]]:
 
 
 class _Nonnegative:
-    """For ``positive=`` of ``create_symbol``: the symbol may be 0. PyTorch asks whether it is given, and passes it on
-    to ``make_symbol``."""
+    """A value for ``positive=`` of ``create_symbol``: the symbol may be 0. PyTorch only tests whether the argument is
+    given, and passes it on to ``make_symbol``."""
 
 
 NONNEGATIVE = _Nonnegative()
 
 
 class GeneralShapeEnv(ShapeEnv):
-    """Makes a symbol from 0 on for each dim of an input that is not static."""
+    """A ShapeEnv that creates a symbol with range [0, inf) for each dim of an input that is not static."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -114,7 +114,8 @@ class GeneralShapeEnv(ShapeEnv):
         return made
 
     def replace(self, expr: Any) -> Any:  # type: ignore[override]
-        """As usual. Of floats, C++ divides by 0 too: such a quotient stays one when a guard gives its divisor."""
+        """As ShapeEnv, but a float division by 0, which C++ allows, stays an unevaluated quotient when a guard fixes
+        its divisor."""
         try:
             return super().replace(expr)
         except ZeroDivisionError:
@@ -151,7 +152,8 @@ class GeneralShapeEnv(ShapeEnv):
     def _compute_symbolic_stride(
         self, source: Any, size: Any, ex_size: Sequence[Any], ex_stride: Sequence[Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """By strides as they would be if no size were 0 or 1: such a dim may have any stride, and is in no other's."""
+        """Symbolic strides from the strides that the tensor would have if no size were 0 or 1: a dim of such a size may
+        have any stride, and does not contribute to other dims' strides."""
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
             like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
             others = strides_of_larger_sizes(like, ex_size, ex_stride)
@@ -160,14 +162,14 @@ class GeneralShapeEnv(ShapeEnv):
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
 
     def create_symintnode(self, sym: Any, *, hint: Any, source: Any = None) -> Any:
-        """With the value of the expression: a stride that is not looked at may be another one."""
+        """With the expression's value as hint: the stride of a dim of size 0 or 1 may differ from its expression."""
         if isinstance(sym, sympy.Expr) and not sym.is_number and self.is_backed(sym):
             value = sym.xreplace(self.backed_var_to_val)
             hint = int(value) if isinstance(value, sympy.Integer) else hint
         return super().create_symintnode(sym, hint=hint, source=source)
 
     def _get_stack_summary(self, *args: Any, **kwargs: Any) -> Any:
-        """The location of a guard, with who asked."""
+        """The location of a guard. Records the guard's origin (user's line, framework's line) for it."""
         found = super()._get_stack_summary(*args, **kwargs)
         sloc = found[0]
         frame = sloc.framework_loc
@@ -195,7 +197,8 @@ class GeneralShapeEnv(ShapeEnv):
             self.replaced.append((a, tgt, origin_of(self._get_sloc())))
 
     def pinned_by(self) -> dict[str, Origin]:
-        """Who asked for the value of each size of an input that has only one, by the framework's name of the size."""
+        """The origin of the guard that specialised each input size, by the size's source name
+        (``L['x'].size()[0]``)."""
         names = symbol_sources(self)
         found: dict[str, Origin] = {}
         for symbol, _, _ in self.replaced:
@@ -204,7 +207,8 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def bounded_by(self) -> dict[tuple[str, bool], Origin]:
-        """Who asked first for a bound (the upper one: True) of each size of an input, or of one that it is equal to."""
+        """The origin of the guard that first set a bound of each input size, or of a size equal to it, by (source name,
+        whether it is the upper bound)."""
         found: dict[tuple[str, bool], Origin] = {}
         for symbol, sources in symbol_sources(self).items():
             alike = [row for row in self.narrowed if self.replace(row[0]) == self.replace(symbol)]
@@ -224,7 +228,8 @@ class GeneralShapeEnv(ShapeEnv):
             yield _at(condition, _much_larger(values))
 
     def _if_much_larger(self, condition: Any) -> bool | None:
-        """The value of a shortcut's condition for larger sizes; None if it does not compare with 0 or 1."""
+        """The value of a shortcut's condition (``bridge/shortcuts.py``) for larger sizes; None if it does not compare
+        with 0 or 1."""
         if not self.is_backed(condition):
             return None
         if (larger := if_larger(condition)) is not None or not _is_about_few(condition):
@@ -233,9 +238,10 @@ class GeneralShapeEnv(ShapeEnv):
         return _at(condition, _much_larger(values))
 
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """The stride of a dim is compared only where it matters, and those of a contiguous tensor at once; no size is
-        asked whether it is negative. Sizes of nested tensors have a source: they are not
-        those of any tensor inside of them, and a guard on one alone (``x.size(0) != 1``) needs it."""
+        """As ShapeEnv, with fewer and weaker guards: a stride is compared only where it matters (the size is not 1, the
+        tensor not empty), the strides of a contiguous tensor are one guard, and no size is tested for being negative.
+        Sizes of nested tensors get a source: no inner tensor has them, and a guard on such a size alone (``x.size(0) !=
+        1``) needs one."""
         contexts: Any = kwargs.get("input_contexts") or ()
         outer = list(_sizes_of_nested(placeholders, sources, contexts))
         if outer:
@@ -251,11 +257,12 @@ class GeneralShapeEnv(ShapeEnv):
         return written
 
     def is_backed(self, expr: Any) -> bool:
-        """Whether an expression is over sizes of inputs alone."""
+        """Whether all symbols of an expression are backed."""
         return bool(expr.free_symbols <= self.backed_var_to_val.keys())
 
     def _general_answer(self, condition: Any, default: bool | None) -> bool | None:
-        """The answer that is right for every size; None where there is no such answer, or it needs no guard anyway."""
+        """The answer to a condition that is right for every size; None if there is none, or the condition needs no
+        guard. ``default``: the answer for unbacked sizes, if the rule gives one."""
         if not self.is_backed(condition):
             return None
         here = _at(condition, self.backed_var_to_val)
@@ -278,14 +285,14 @@ class GeneralShapeEnv(ShapeEnv):
         return default if here is default else None
 
     def _is_of_few_and_layout(self, condition: Any) -> bool:
-        """Whether the default, which the sizes at hand give too, would be the layout of nothing: images of an empty
-        batch are laid out as others are."""
+        """Whether a layout function evaluates a condition on a size whose hint is 0 or 1: there the default would give
+        the layout of an empty tensor, whereas an empty batch of images is laid out as others are."""
         return not self.imagined[0].keys().isdisjoint(condition.free_symbols) and _is_asked_for_layout()
 
 
 def traced_again(env: Any, run: Callable[[], Any]) -> Any:
-    """``run()``, which traces a call. Where it raises and a size at hand is 0 or 1, once more without imagining others;
-    its first error is that of the call."""
+    """Runs ``run()``, which traces a call. If it raises and a hint is 0 or 1, runs it once more with all answers from
+    the hints. If that raises too, the first error is raised."""
     try:
         return run()
     except Exception as error:
@@ -311,7 +318,7 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
 
 
 def _with_quotients(expr: Any, values: Mapping[Any, Any]) -> Any:
-    """``expr.xreplace(values)`` where a division of floats by 0 is not carried out."""
+    """``expr.xreplace(values)`` without evaluating float divisions by 0."""
     if not expr.args:
         return values.get(expr, expr)
     args = [_with_quotients(arg, values) for arg in expr.args]
@@ -323,7 +330,7 @@ def _divides_floats_by_0(function: Any, args: Sequence[Any]) -> bool:
 
 
 def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
-    """None where it divides by 0."""
+    """The value of a condition with these values of symbols; None if it divides by 0 or is not decided."""
     try:
         return _truth(condition.xreplace(values))
     except ZeroDivisionError:
@@ -331,7 +338,7 @@ def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
 
 
 def _is_about_few(condition: Any) -> bool:
-    """Whether it is a comparison with 0 or 1: ``n < 2`` is one too."""
+    """Whether a condition compares with 0 or 1; ``n < 2`` does too."""
     special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
     return isinstance(condition, sympy.core.relational.Relational) and any(one in special for one in condition.args)
 
@@ -341,7 +348,8 @@ def _much_larger(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _pinned_by(symbol: Any, replaced: list[tuple[Any, Any, Origin]]) -> Origin:
-    """Who asked for the value: where a symbol was another one first, of that one."""
+    """The origin of the guard that gave a symbol its value; if it was first replaced by another symbol, that symbol's
+    origin."""
     rows = [row for row in replaced if row[0] == symbol]
     rest = [row for row in replaced if row[0] != symbol]
     for _, value, origin in rows[:1]:
@@ -379,7 +387,7 @@ LAYOUT_FUNCTIONS = (
 
 
 def _asking() -> Any:
-    """The innermost frame of Python that asks."""
+    """The innermost Python frame outside of PyTorch's symbolic-shape modules: the code that evaluates a condition."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "") in _ASKING:
         frame = frame.f_back
@@ -387,8 +395,8 @@ def _asking() -> Any:
 
 
 def _is_asked_for_layout() -> bool:
-    """Whether it is asked for the order of strides, or for whether what ``copy_`` writes to overlaps itself: of a dim
-    of size 1 no stride does."""
+    """Whether the condition is evaluated by a layout function (order of strides, contiguity) or by the overlap check of
+    ``copy_``: for a dim of size 1 every stride is right."""
     frame = _asking()
     if frame is None:
         return False
@@ -399,7 +407,8 @@ def _is_asked_for_layout() -> bool:
 
 @lru_cache(maxsize=1 << 13)
 def if_larger(condition: Any) -> bool | None:
-    """What a condition on sizes is if each of them, and each quotient, is at least 2; None if that depends on more."""
+    """The value of a condition if each size, and each quotient of sizes, is at least 2; None if that does not decide
+    it."""
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
     quotients = {one: sympy.Symbol(str(one), integer=True, nonnegative=True) for one in condition.atoms(FloorDiv)}
@@ -420,20 +429,20 @@ def if_larger(condition: Any) -> bool | None:
 
 
 def _if_not_one(condition: Any) -> bool | None:
-    """What the condition that a size is, or is not, 0 or 1 is for a larger one; None for other conditions."""
+    """The value of ``size == 0``, ``size == 1`` or their negations for a larger size; None for other conditions."""
     is_asked = isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.rhs in (0, 1)
     return isinstance(condition, sympy.Ne) if is_asked else None
 
 
 def is_general(size: Any) -> bool:
-    """Whether a size is traced in an environment of ours."""
+    """Whether a size belongs to a GeneralShapeEnv."""
     return isinstance(size, torch.SymInt) and isinstance(size.node.shape_env, GeneralShapeEnv)
 
 
 def strides_of_larger_sizes(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """The strides of a tensor if its sizes were those of ``like``, which differ where ``sizes`` are 0 or 1.
+    """The strides of a tensor if its sizes were ``like``, which differs from ``sizes`` where these are 0 or 1.
 
-    Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.
+    For a contiguous tensor, and one that is dense in another order of its dims; all others keep their strides.
     """
     rows = list(range(len(sizes)))
     by_stride = sorted(rows, key=lambda d: (-strides[d], sizes[d] <= 1))  # one channel lies inside of a column
@@ -449,8 +458,8 @@ def strides_of_larger_sizes(like: Sequence[int], sizes: Sequence[int], strides: 
 
 
 def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int], exact: bool) -> bool:
-    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere,
-    unless it is to be ``exact``; of a tensor without elements the strides say at most what the order is."""
+    """Whether the dims in this order, innermost last, are dense in memory. ``exact``: dims of size 1 must have the
+    matching stride too; else they may have any, and so may all dims of an empty tensor."""
     if 0 in sizes and not exact:
         return True
     step = 1
@@ -462,8 +471,8 @@ def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
 
 
 def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
-    """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1. Where
-    the constant is 1 that is rare: only if it is so at the first call."""
+    """The dims of an input whose traced stride is a constant that must not be assumed where the size is 1. A traced
+    stride of 1 counts only if it was another one at the first call."""
     env = next((size.node.shape_env for size in sizes if is_general(size)), None)
     elsewhere = set() if env is None else {env.replace(size) for size in env.elsewhere}
     rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
@@ -477,8 +486,8 @@ def _constant(number: Any) -> int | None:
 
 
 def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator[tuple[torch.SymInt, Any]]:
-    """(size, source) of the sizes of wrappers of which PyTorch only tracks what is inside, where a size is a symbol
-    that no tensor has."""
+    """(size, source) for sizes of tensor subclasses of which PyTorch tracks only the inner tensors, if a size is a
+    symbol that no inner tensor has."""
     from torch._dynamo.source import TensorProperty, TensorPropertySource
 
     plain = [t for t in placeholders if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
@@ -494,7 +503,7 @@ def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator
 
 
 def _is_new_symbol(size: torch.SymInt, known: set[Any]) -> bool:
-    """Whether a size is a symbol for a number; a ragged size is one for offsets."""
+    """Whether a size is a new plain symbol. A ragged size, whose hint is symbolic too, is not."""
     expr = size.node.expr
     return bool(expr.is_Symbol) and expr not in known and not isinstance(size.node.hint, torch.SymInt)
 
@@ -511,13 +520,13 @@ _JOINED = re.compile(r" (or|and) |\bnot ")
 
 
 def _guard_of_stride(guard: str) -> re.Match[str] | None:
-    """A comparison of one stride, not one inside of what joins several."""
+    """The match of a guard that compares one stride; None for any other guard, and for a conjunction or disjunction."""
     found = _STRIDE.fullmatch(guard)
     return None if found is None or _JOINED.search(found["guard"]) else found
 
 
 def _where_stride_matters(guard: str) -> str:
-    """Not of a dim of size 1, nor of a tensor without elements."""
+    """The guard, restricted to dims whose size is not 1, of tensors that are not empty. Other guards are unchanged."""
     found = _guard_of_stride(guard)
     if found is None:
         return guard
@@ -530,7 +539,7 @@ _OF_SIZES = re.compile(r"0 <= [LG]\[[^-+*/\s]+\.size\(\)\[\d+\]\s*(#|$)")  # wha
 
 
 def _is_contiguous(fake: Any) -> bool:
-    """Whether the tracer knows a plain tensor for a contiguous one, at all sizes."""
+    """Whether a plain tensor's traced strides are contiguous at all sizes."""
     if type(fake) is not FakeTensor or fake.layout is not torch.strided:
         return False
     step = sympy.Integer(1)
@@ -546,8 +555,8 @@ def _expr(size: Any) -> Any:
 
 
 def _with_contiguous(guards: Iterable[str], tensors: frozenset[str]) -> Iterator[str]:
-    """The guards of the strides of each of ``tensors`` as one, which asks whether it is contiguous: that too is not
-    about dims of size 1, nor about tensors without elements, and one call in the place of several."""
+    """The guards, with all stride guards of each of ``tensors`` replaced by one ``is_contiguous()``, which ignores dims
+    of size 1 and empty tensors too, and is one call instead of several."""
     seen = set()
     for guard in guards:
         found = _guard_of_stride(guard)
@@ -559,7 +568,8 @@ def _with_contiguous(guards: Iterable[str], tensors: frozenset[str]) -> Iterator
 
 
 def strides_are_guarded_as_text() -> str:
-    """What is wrong if PyTorch writes the guard of a stride in another way than ``_where_stride_matters`` reads."""
+    """A probe: what is wrong if PyTorch prints the guard of a stride differently than ``_where_stride_matters`` parses;
+    else ""."""
     from torch._dynamo.source import LocalSource
 
     try:

@@ -14,7 +14,8 @@ from symshape.frontend.bridge.operators import schema_of
 
 
 def is_view_observable(view: torch.fx.Node) -> bool:
-    """``view``: a node of a Dynamo graph whose results are views of its operands."""
+    """Whether the program can tell if ``view``, a node of a Dynamo graph that returns views of its operands, is a
+    copy."""
     results = set(storages(view))
     operands = {storage for node in view.all_input_nodes for storage in storages(node)}
     outside: set[Any] = set()
@@ -32,14 +33,14 @@ def is_view_observable(view: torch.fx.Node) -> bool:
 
 
 def storages(node: torch.fx.Node) -> Iterator[Any]:
-    """The memories of the tensors that a node of a Dynamo graph has for its value."""
+    """The storage of each tensor in a node's traced value, in a Dynamo graph."""
     for value in torch.utils._pytree.tree_leaves(node.meta.get("example_value")):
         if isinstance(value, torch.Tensor):
             yield storage_of(value)
 
 
 def changed_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The tensors that a call writes to, or more."""
+    """The tensors that a call writes to; a superset where the schema does not say."""
     name = str(getattr(node.target, "__name__", node.target))
     schema = schema_of(node.target)
     in_place = name.endswith("_") and not name.endswith("__") if schema is None else schema.is_mutable
@@ -51,7 +52,7 @@ def changed_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def _asks_for_it(node: torch.fx.Node) -> bool:
-    """Whether a function like ``relu`` is given ``inplace=True``, by name or by position."""
+    """Whether a function like ``relu`` is called with ``inplace=True``, by name or by position."""
     try:
         given = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # it has none, as what is written in C

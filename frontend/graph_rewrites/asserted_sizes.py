@@ -1,7 +1,7 @@
-"""Items that the program asserts to equal a size (``torch._check(n == x.shape[0])``) or to be true: replaced by that.
+"""Checks of items that the program asserts to equal a size (``torch._check(n == x.shape[0])``) or to be true.
 
-The tracer puts that size wherever the integer is used, and drops the read together with the assertion. Here the
-assertion is written on the tensor, before the graph is traced further.
+The tracer replaces the item's symbol by that size, and drops the read of the item together with the assertion. Here the
+assertion is inserted as an operator on the tensor, before the graph is traced further.
 """
 
 from __future__ import annotations

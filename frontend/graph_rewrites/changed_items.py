@@ -1,11 +1,11 @@
-"""Items at a data-dependent index that are changed and written back: ``cache[:, i] += row``.
+"""In-place updates at a data-dependent index (``cache[:, i] += row``) read a copy of the item instead of a view.
 
 Before: %n = i.item(); %v = torch.select(%cache, 1, %n); %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)
 After:  %v = aten.index(%cache, [None, %i]);             %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)
 
-Python reads a view, changes it in place, and writes it to where it is. A view at a number of the host's keeps the cache
-from being written in its own memory, and would be written twice. What the kernel reads at the index is a copy, which is
-as good where nothing else sees the view, and nothing happens between the change and the write.
+Python reads a view, changes it in place, and assigns it to the index that it was read at. A view at a number of the
+host keeps the cache from being updated in its own memory, and the item would be written twice. A copy that a kernel
+gathers at the index is equivalent if nothing else uses the view, and nothing writes to the index in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from symshape.frontend.graph_rewrites.aliasing import IN_PLACE
 
 
 def copy_changed_items(gm: torch.fx.GraphModule) -> None:
-    """Reads a copy of each such item."""
+    """Replaces the ``select`` of each such update by a gather, in place. ``gm``: a Dynamo graph."""
     for write in gm.graph.find_nodes(op="call_function", target=set_item):
         change = write.args[2] if len(write.args) == 3 else None
         if not isinstance(change, Node) or change.target not in IN_PLACE or len(change.users) > 1:
@@ -33,7 +33,7 @@ def copy_changed_items(gm: torch.fx.GraphModule) -> None:
 
 
 def _views(node: Any) -> Iterator[Node]:
-    """The view that is changed, and those that it is a view of, to a ``select``; none has another user."""
+    """The view that is changed in place and the views that it is a view of, down to a ``select``; each has one user."""
     while isinstance(node, Node) and node.op == "call_function" and len(node.users) == 1:
         yield node
         key = node.args[1] if len(node.args) > 1 else None
@@ -43,7 +43,7 @@ def _views(node: Any) -> Iterator[Node]:
 
 
 def _reads_the_same(select: Node, write: Node) -> bool:
-    """Whether a ``select`` reads the one index that is written at, which is what it was then."""
+    """Whether ``select`` reads the index that ``write`` writes at, with no write to the index tensor in between."""
     x, elements = write.args[0], elements_of(write.args[1])
     at = [one for one in elements if isinstance(one, Node)]
     if select.target is not torch.select or len(at) != 1:
@@ -69,7 +69,7 @@ def _value(node: Node) -> Any:
 
 
 def _may_change(index: Node, read: Any, write: Node) -> bool:
-    """Whether a node between the two may write to the index: one that is given a tensor of its type."""
+    """Whether a node between the read and the write may write to the index: one with an operand of the index's type."""
     dtype, node = _value(index).dtype, read.next
     while node is not write:
         of_key = node.target in (set_item, torch.ops.aten.index.Tensor)  # which is only read

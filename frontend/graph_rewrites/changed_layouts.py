@@ -1,10 +1,10 @@
-"""Nodes with results in another layout than was traced, and what follows from them.
+"""Propagates a change of layout: the layouts of results that follow, and copies where the traced layout is required.
 
 Before: %y = conv(%x) : contiguous;    %z = tanh(%y) : contiguous;    %v = view(%z, ...)
 After:  %y = conv2(%x) : channels-last; %z = tanh(%y) : channels-last; %c = clone(%z) : contiguous; %v = view(%c, ...)
 
-Operators whose results are laid out as their operands are get new fake values. What any other node reads, and what the
-graph returns, is copied into the layout that was traced.
+Operators whose results are laid out as their operands are get new fake values. Operands of all other nodes, and results
+of the graph, are copied into the layout that was traced.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ADDRESSING: Final = frozenset({aten.as_strided.default, aten.view.default, aten
 
 
 class Layouts:
-    """The fake values of a graph while nodes are replaced by others with results in another layout."""
+    """The fake values of a graph in which nodes are replaced by nodes whose results have another layout."""
 
     def __init__(self, gm: torch.fx.GraphModule, mode: Any) -> None:
         self._gm, self._mode = gm, mode
@@ -68,7 +68,8 @@ class Layouts:
         self._dense: set[Node] = set()  # of those in another layout: with memory of their own
 
     def replace(self, old: Sequence[Node], new: Node) -> None:
-        """``new``, whose result is dense, takes the place of a chain of nodes, each the only user of the one before."""
+        """``new``, whose result is dense, replaces the chain ``old``, in which each node is the only user of the one
+        before."""
         old[-1].replace_all_uses_with(new)
         self._dense.add(new)
         self._note(new, old[-1].meta["val"])
@@ -76,7 +77,7 @@ class Layouts:
             self._gm.graph.erase_node(node)
 
     def takes_any_layout(self, node: Node) -> None:
-        """Operands of the node keep the layouts that they have."""
+        """Operands of ``node`` are not copied into the layout that was traced."""
         self._any_layout.add(node)
 
     def _note(self, node: Node, traced: torch.Tensor) -> None:
@@ -84,7 +85,7 @@ class Layouts:
             self._traced[node] = traced
 
     def propagate(self) -> None:
-        """Gives nodes new fake values, or copies of what they read. Once, after all replacements."""
+        """Gives nodes new fake values, or copies of their operands. Called once, after all replacements."""
         for node in list(self._gm.graph.nodes):
             changed = [one for one in node.all_input_nodes if one in self._traced]
             if not changed or node in self._any_layout or node.target in _READING:
@@ -94,7 +95,7 @@ class Layouts:
                     node.replace_input_with(one, self._as_traced(one, node))
 
     def _follows(self, node: Node) -> bool:
-        """Gives a node a new fake value, if it is laid out as its operands are."""
+        """Gives a node a new fake value and returns True if its result is laid out as its operands are."""
         traced = node.meta.get("val")
         if not isinstance(traced, torch.Tensor) or not _may_follow(node):
             return False
@@ -121,7 +122,7 @@ class Layouts:
         return torch.empty_strided(traced.shape, strides, dtype=traced.dtype, device=traced.device)
 
     def _as_traced(self, node: Node, reader: Node) -> Node:
-        """A copy of a node's result in the layout that was traced, made before the first node that reads it."""
+        """A copy of a node's result in the layout that was traced, inserted before its first such reader."""
         if node not in self._copies:
             self.conversions += reader.op != "output"
             order = elementwise_order(self._traced[node])
@@ -147,7 +148,8 @@ def _may_follow(node: Node) -> bool:
 
 
 def _has_fewer_elements(node: Node, result: torch.Tensor) -> bool:
-    """Whether an operand is no tensor, or has fewer dims, or a size of 1 where the result has another."""
+    """Whether an operand is not a tensor, has fewer dims than the result, or has size 1 where the result has another
+    size."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return True

@@ -1,8 +1,8 @@
-"""Collectives of traced graphs: calls that meet calls of other ranks.
+"""Keeps the collectives of a traced graph: every collective of eager mode, once, in eager mode's order.
 
-Ranks meet in order: the first collective of one with the first of the others. So each rank has to make every collective
-of eager mode, once, in eager mode's order. Equal calls are not merged, none moves between forward and backward, and
-passes keep their order (``host.call``, ``collective``). A wait concerns this rank alone and may move.
+Ranks match collectives by order: the first one of a rank with the first one of the others. So equal collectives are not
+merged, none moves between forward and backward, and passes keep their order (``host.call``, ``collective``). A wait
+concerns one rank alone and may move.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMMUNICATES = "symshape_communicates"  # says it of a higher-order operator in
 
 
 def communicates(node: torch.fx.Node) -> bool:
-    """Whether a node is a collective, or runs a subgraph with one. A wait is none."""
+    """Whether a node is a collective, or runs a subgraph with one. A wait is not a collective."""
     if node.op != "call_function":
         return False
     if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -52,8 +52,8 @@ def _is_subgraph_with_one(value: Any) -> bool:
 
 
 def keep_collectives(joint: torch.fx.GraphModule) -> None:
-    """Before a joint graph is split: each collective stays in forward or in backward, where eager mode makes it, and so
-    does its wait: nothing is in flight between the two. Those of a checkpoint are in both."""
+    """Tags the collectives of a joint graph for the partitioner: each stays in forward or in backward, as in eager
+    mode, with its wait, so that nothing is in flight between the two. Those of a checkpoint are in both."""
     for node in joint.graph.nodes:
         if communicates(node):
             node.meta[_COMMUNICATES] = True

@@ -1,7 +1,7 @@
 """Common subexpression elimination in a traced graph.
 
-As ``torch._functorch.compile_utils.fx_graph_cse``, which loads Inductor's lowerings (0.35 s of a first call), and which
-takes -0.0 for 0.0 and a draw of random numbers for any other call.
+Like ``torch._functorch.compile_utils.fx_graph_cse``, which imports Inductor's lowerings (0.35 s of a first call),
+merges -0.0 with 0.0, and merges draws of random numbers with other calls.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ _KEPT = ("placeholder", "get_attr", "output")
 
 
 def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph with repeated pure nodes merged."""
+    """A copy of the graph with equal pure nodes merged. It can be run."""
     return torch.fx.GraphModule(gm, merged_nodes(gm.graph))
 
 
 class _Read(torch.fx.GraphModule):
-    """A graph that is read and never run: no Python code is generated and compiled for it, which takes as long as the
-    merging."""
+    """A graph module without generated Python code, which takes as long to make as the merging. It cannot be run."""
 
     def recompile(self) -> Any:
         return None
 
 
 def merged_to_read(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """As ``common_subexpressions``, for one who only reads the graph: it cannot be called."""
+    """``common_subexpressions`` without generated code: for callers that only read the graph. It cannot be run."""
     return _Read(gm, merged_nodes(gm.graph))
 
 
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """A copy of the graph, with one node for calls of one function with equal arguments.
+    """A copy of the graph with one node for all calls of one function with equal arguments.
 
-    Kept apart are: draws of random numbers; collectives, for another rank waits for each; uninitialised memory; nodes
-    that read one value into data-dependent sizes of their own, for what follows is traced with both; calls before and
-    after a write to memory; and values that share memory with a result, for eager mode returns two tensors.
+    Not merged are: draws of random numbers; collectives, since other ranks wait for each; uninitialised memory; nodes
+    that read one value into different unbacked symbols, since later nodes were traced with both; calls before and after
+    a write to memory; and values that share memory with a result, since eager mode returns two tensors.
     """
     merged = torch.fx.Graph()
     new: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -84,7 +83,7 @@ def _storages_of_results(graph: torch.fx.Graph) -> set[StorageWeakRef]:
 
 
 def _storages(node: torch.fx.Node) -> Iterator[StorageWeakRef]:
-    """Of the tensor, or of each of the tensors, that a node makes."""
+    """The storage of each tensor in a node's value."""
     value = node.meta.get("val")
     for one in value if isinstance(value, list | tuple) else (value,):
         if isinstance(one, torch.Tensor):
@@ -93,7 +92,7 @@ def _storages(node: torch.fx.Node) -> Iterator[StorageWeakRef]:
 
 
 def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashable | None:
-    """Equal for calls with one result; None where an argument cannot be compared."""
+    """A key that is equal for calls with the same result; None where an argument cannot be compared."""
     key = (node.op, node.target, _value(node.args, new.__getitem__), _value(node.kwargs, new.__getitem__))
     try:
         hash(key)
@@ -103,7 +102,7 @@ def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashab
 
 
 def _value(value: Any, new: Callable[[torch.fx.Node], torch.fx.Node]) -> Hashable:
-    """An argument, such that equal means the same: 1, 1.0 and True differ, and so do zeros of either sign."""
+    """An argument as a part of the key: 1, 1.0 and True differ, and so do zeros of either sign."""
     if isinstance(value, torch.fx.Node):
         return new(value)
     if isinstance(value, list | tuple):

@@ -1,8 +1,11 @@
-"""What a graph does with the result of a convolution, element by element, that can be a part of the convolution.
+"""Matches the epilogue of a convolution: the pointwise operations on its result that its kernel can do.
 
-A chain of nodes, each the only user of the one before: first products and sums with numbers for each channel (a batch
-norm, in eval mode), which fold into weights and bias; then the sum with another tensor of the same shape; then limits
+A chain of nodes, each the only user of the one before: first products and sums with one number per channel (a batch
+norm in eval mode), which fold into weights and bias; then the sum with another tensor of the same shape; then limits
 (relu, hardtanh, clamp). (As ``torch._inductor.fx_passes.efficient_conv_bn_eval`` and ``mkldnn_fusion``.)
+
+To support another operation: match it in ``_extend``, add a field to ``Epilogue``, pass it in ``packed_convolutions``,
+and compute it in the kernel (``runtime/packed_convolutions.py``).
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ Number = int | float
 
 @dataclass
 class Epilogue:
-    """``nodes``: the convolution and its chain. Its value is ``clamp(steps(convolution) + other, low, high)``.
+    """A convolution and its epilogue, ``nodes``. Its value is ``clamp(steps(convolution) + other, low, high)``.
 
     ``steps``: products and sums in order, each (operator, operand): "mul", "div", "add", "sub" with the operand on the
-    right, "rsub" with it on the left. An operand is a number, or a node that has a number for each channel or one.
+    right, "rsub" with it on the left. An operand is a number, or a node with one element per channel or one element.
     """
 
     nodes: list[Node]
@@ -45,7 +48,7 @@ class Epilogue:
 
 
 def epilogue_of(convolution: Node, constants: Collection[Node]) -> Epilogue:
-    """The longest chain of a convolution. ``constants``: nodes whose values can be folded into weights."""
+    """The longest epilogue of a convolution. ``constants``: nodes whose values can be folded into weights."""
     found = Epilogue([convolution])
     while (user := _only_user(found.last)) is not None and _extend(found, user, constants):
         found.nodes.append(user)
@@ -80,7 +83,7 @@ _ARITHMETIC: Final = {
 
 
 def _extend(found: Epilogue, user: Node, constants: Collection[Node]) -> bool:
-    """Adds what ``user`` does to the epilogue, if that can be a part of the convolution."""
+    """Adds ``user`` to the epilogue, if the kernel can compute it; whether it does."""
     if found.has_limits:
         return _limit(found, user)
     kind = _ARITHMETIC.get(user.target)
@@ -103,7 +106,7 @@ def _extend(found: Epilogue, user: Node, constants: Collection[Node]) -> bool:
 
 
 def _is_for_channels(operand: Any, image: Node, constants: Collection[Node]) -> bool:
-    """Whether an operand is a number, or a constant with a number for each channel of an image, or one."""
+    """Whether an operand is a number, or a constant with one element per channel of the image, or one element."""
     if isinstance(operand, (int, float)) and not isinstance(operand, bool):
         return True
     if not isinstance(operand, Node) or operand not in constants:
@@ -116,7 +119,7 @@ def _is_for_channels(operand: Any, image: Node, constants: Collection[Node]) -> 
 
 
 def _limit(found: Epilogue, user: Node) -> bool:
-    """Adds a limit: the value is ``min(max(x, low), high)``, in this order."""
+    """Adds a limit to the epilogue: the value is ``min(max(x, low), high)``, in this order."""
     limits = _limits(user)
     if limits is None or any(math.isnan(limit) for limit in limits):
         return False
@@ -128,7 +131,7 @@ def _limit(found: Epilogue, user: Node) -> bool:
 
 
 def _limits(user: Node) -> tuple[float, float] | None:
-    """The smallest and the largest value that a node lets through; None for any other node."""
+    """The bounds (low, high) that a node clamps to; None for any other node."""
     numbers = [*user.args[1:], user.kwargs.get("min"), user.kwargs.get("max")]
     if any(not isinstance(number, (int, float, type(None))) or isinstance(number, bool) for number in numbers):
         return None

@@ -1,7 +1,8 @@
-"""``p.data = v`` of an input, which Dynamo's graph has as ``set_``: the graph is split there.
+"""Splits a Dynamo graph at assignments to ``.data`` of an input (``p.data = v``), which it has as ``set_``.
 
-AOTAutograd loses such a write, or refuses the graph. Between two parts the input itself gets the memory of ``v``, as in
-eager mode. An assignment waits until a call reads one of the two: those of an optimiser's step follow one graph.
+AOTAutograd loses such a write, or rejects the graph. Between two parts the input itself gets the memory of ``v``, as in
+eager mode. An assignment is delayed until a call reads one of the two tensors: those of an optimiser's step follow one
+graph.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from symshape.frontend.bridge.operators import SET_GRAD_ENABLED, autocast_scopes
 
 @dataclass
 class Part:
-    """What is computed between assignments: ``graph``, which is made last, of ``inputs`` returns ``outputs``, nodes of
-    the whole graph; ``examples``: traced values of the inputs. Then ``assigned``: an input of the whole graph gets the
-    memory of the other."""
+    """One part of a split graph. ``graph`` (built last) takes ``inputs`` and returns ``outputs``, nodes of the whole
+    graph; ``examples``: fake values of the inputs. After it runs, the assignments of ``assigned`` are made: (input of
+    the whole graph, tensor whose memory it gets)."""
 
     graph: GraphModule
     nodes: list[Node] = field(default_factory=list)
@@ -33,17 +34,17 @@ class Part:
 
 
 def is_assignment(node: Node) -> bool:
-    """Whether a call replaces the memory of a tensor."""
+    """Whether a node of a Dynamo graph is an assignment to ``.data``."""
     return node.target in (torch.Tensor.set_, "set_") and node.op in ("call_function", "call_method")
 
 
 def has_assignments(gm: GraphModule) -> bool:
-    """Whether memory of a tensor is replaced in Dynamo's graph."""
+    """Whether a Dynamo graph has an assignment to ``.data``."""
     return any(map(is_assignment, gm.graph.nodes))
 
 
 def parts_between_assignments(gm: GraphModule) -> list[Part]:
-    """Dynamo's graph in parts, to be run in order. CompileError where it cannot be taken apart."""
+    """The parts of a Dynamo graph, in the order in which they run. CompileError where it cannot be split."""
     shown = _shown_inputs(gm)
     parts = _parts(gm, shown)
     _connect(gm, parts, shown)
@@ -56,7 +57,7 @@ def parts_between_assignments(gm: GraphModule) -> list[Part]:
 
 
 def run_parts(gm: GraphModule, parts: Sequence[Part], runs: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """What runs compiled parts in order, with the assignments between them; called like the whole graph."""
+    """A callable like the whole graph, which runs the compiled parts in order, with the assignments between them."""
     shown = _shown_inputs(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     (output,) = gm.graph.find_nodes(op="output")
@@ -75,19 +76,19 @@ def run_parts(gm: GraphModule, parts: Sequence[Part], runs: Sequence[Callable[..
 
 
 def keeps_layout(old: Any, new: Any) -> bool:
-    """Whether a tensor keeps its sizes and strides when it gets the memory of another one, and they are no symbols:
-    what is traced of an input is read off it as it was."""
+    """Whether a tensor keeps its sizes and strides when it gets the memory of another one, and they are no symbols: an
+    input's layout is read from the input as it was traced."""
     layouts = [(*x.shape, *x.stride()) for x in (old, new) if x.layout is torch.strided]
     return len(layouts) == 2 and layouts[0] == layouts[1] and all(type(number) is int for number in layouts[0])
 
 
 def _restores_version(node: Node) -> bool:
-    """Whether a call is what Dynamo writes after ``set_`` for ``.data =``."""
+    """Whether a node is one that Dynamo adds after the ``set_`` of an assignment, to restore the version counter."""
     return getattr(node.target, "__name__", "") == "_lower_version_count_by_1"
 
 
 def _shown_inputs(gm: GraphModule) -> dict[Node, Node]:
-    """The input behind each node that stands for one after an assignment."""
+    """For each node that stands for an input after an assignment: that input."""
     shown: dict[Node, Node] = {}
     for node in gm.graph.nodes:
         if is_assignment(node) or _restores_version(node):
@@ -126,8 +127,8 @@ def _connect(gm: GraphModule, parts: Sequence[Part], shown: dict[Node, Node]) ->
 
 
 def _find_examples(parts: Sequence[Part]) -> None:
-    """A traced input shows memory that it has got later: in a part it has memory of its own, or that of what was
-    assigned before."""
+    """Fake values of the inputs of each part. The fake value of a traced input has the memory that it gets last: in a
+    part it needs its own memory, or that of the tensor that was assigned before."""
     memory: dict[Node, Any] = {}
     assigned = {x for part in parts for x, _ in part.assigned}
     for part in parts:
@@ -140,7 +141,7 @@ def _find_examples(parts: Sequence[Part]) -> None:
 
 
 def _at_call(x: Node) -> Any:
-    """An input at this call; the traced value is laid out as what it has got."""
+    """An input as the caller passes it; its traced value has the layout of what was assigned to it later."""
     return x.meta["grapharg"].example
 
 
@@ -156,8 +157,8 @@ def _example(node: Node, memory: dict[Node, Any], is_assigned: bool) -> Any:
 
 
 def _make_graph(gm: GraphModule, part: Part, shown: dict[Node, Node], entry: bool, enabled: bool, last: bool) -> bool:
-    """Makes ``part.graph``. ``entry``: whether gradients are recorded when the whole graph is entered, and each part
-    is; ``enabled``: whether they are where the part begins. Returns whether they are where it ends."""
+    """Sets ``part.graph``. ``entry``: whether gradients are recorded at the start of the whole graph, and so of each
+    part; ``enabled``: whether they are recorded where the part starts. Returns whether they are where it ends."""
     graph, made = Graph(), dict[Node, Node]()
     for node in part.inputs:
         made[node] = graph.placeholder(node.name)
@@ -180,7 +181,7 @@ def _make_graph(gm: GraphModule, part: Part, shown: dict[Node, Node], entry: boo
 
 
 def _require_closed(part: Part) -> None:
-    """CompileError where a scope is entered in one part and left in another."""
+    """CompileError where a scope (such as ``no_grad``) is entered in one part and left in another."""
     enter, leave = autocast_scopes()
     targets = [node.target for node in part.nodes]
     if targets.count(enter) != targets.count(leave) or any(map(is_of_transforms, targets)):

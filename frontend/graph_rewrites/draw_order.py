@@ -1,10 +1,10 @@
-"""Keeps the order of random draws: every draw of eager mode is made once, in its order.
+"""Keeps the order of random draws: every draw of eager mode is made once, in eager mode's order.
 
-Where backward is reordered, that holds of collectives too.
+Where backward is reordered, collectives keep their order too.
 
-A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from
-backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it
-may not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
+A draw changes the state of the generator, which operators' schemas do not show. PyTorch's partitioner may move a draw
+from backward to forward, repeat one in backward, drop one without users, and reorder those of backward; here it may
+not. Draws inside a checkpoint are repeated in backward from the generator's state in forward.
 
 This file touches private PyTorch APIs.
 """
@@ -30,7 +30,7 @@ _FROM_STATES = ("run_with_rng_state", "graphsafe_run_with_rng_state")
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """Whether a node moves a generator on: it draws random numbers, or runs a subgraph in which that is done."""
+    """Whether a node changes a generator's state: it draws random numbers, or runs a subgraph that does."""
     if node.op != "call_function":
         return False
     if not isinstance(node.target, _HIGHER_ORDER):
@@ -58,8 +58,8 @@ def _leaves(node: torch.fx.Node) -> list[Any]:
 
 
 def keep_draws(joint: torch.fx.GraphModule) -> None:
-    """Before a joint graph is split: each draw stays in forward or in backward, where eager mode makes it; only those
-    of a checkpoint are in both."""
+    """Tags the draws of a joint graph for the partitioner: each stays in forward or in backward, as in eager mode; only
+    those of a checkpoint are in both."""
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # of a checkpoint that Dynamo has not seen
             del node.meta["ac_graph_id"]
@@ -75,7 +75,7 @@ def keep_draws(joint: torch.fx.GraphModule) -> None:
 
 
 def _save(node: torch.fx.Node) -> None:
-    """Backward does not compute a call and its results again."""
+    """Marks a call and its results as saved: backward does not recompute them."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     for one in (node, *(user for user in node.users if user.target is operator.getitem)):
@@ -83,8 +83,9 @@ def _save(node: torch.fx.Node) -> None:
 
 
 def with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
-    """Draws of a checkpoint become ``run_and_save_rng_state`` in forward, ``run_with_rng_state`` in backward, which
-    have no values: those of the draws that they replace."""
+    """Replaces draws of a checkpoint by ``run_and_save_rng_state`` in forward and ``run_with_rng_state`` in backward
+    (``functionalize``: PyTorch's function that does so), and gives these nodes the fake values of the draws, which they
+    lack."""
     save, run = run_with_states()
     old_forward, old_backward = set(fw.graph.nodes), list(bw.graph.nodes)
     fw, bw = functionalize(joint, fw, bw, sizes)
@@ -111,7 +112,8 @@ def _is_on_cpu(node: torch.fx.Node) -> bool:
 
 
 def reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:
-    """The reordered graph with all draws and collectives, each kind in the order in which they were."""
+    """The graph as ``reorder`` orders it, but with draws and collectives in their original order, each kind by
+    itself."""
     orders = [[node for node in gm.graph.nodes if kind(node)] for kind in (draws, communicates)]
     kept = [node for order in orders for node in order]
     found: torch.fx.GraphModule = reorder(gm)
@@ -129,7 +131,7 @@ def reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx
 
 
 def _ancestors(graph: torch.fx.Graph, nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
-    """The nodes and all that they are computed from, in the order of the graph."""
+    """The nodes and all nodes that they depend on, in the order of the graph."""
     found, waiting = set(nodes), list(nodes)
     while waiting:
         new = [one for one in waiting.pop().all_input_nodes if one not in found]
@@ -139,8 +141,8 @@ def _ancestors(graph: torch.fx.Graph, nodes: list[torch.fx.Node]) -> list[torch.
 
 
 def _sort(graph: torch.fx.Graph, chains: list[list[torch.fx.Node]]) -> None:
-    """Topological order in which the nodes of each chain come one after the other, as near to the present one as it can
-    be."""
+    """Sorts the graph topologically with the nodes of each chain in the chain's order, and moves as few nodes as
+    possible."""
     nodes = list(graph.nodes)
     position = {node: i for i, node in enumerate(nodes)}
     needed = {node: set(node.all_input_nodes) for node in nodes}

@@ -1,10 +1,10 @@
-"""Recognises equal masks, so that what they select has one length: ``x[~m] - y[~m]``.
+"""Recognises equal boolean masks, so that what they select has the same unbacked size: ``x[~m] - y[~m]``.
 
-While Dynamo traces, each mask has a length of its own, even where two are one computation, and what they select could
-differ in length. Here equal computations are numbered: a mask that was computed before has the length that it had, and
-the graph that Dynamo is done with computes it once. So it is with integers that are read (``batches[0].item()``). What
-is written meanwhile is known by its memory; where that cannot be told the frame is analysed again with the masks apart
-(``split`` of `merge_same`).
+Dynamo gives each mask an unbacked size of its own, even where two are the same computation, so that what they select
+may differ in length. Here computations are numbered (value numbering): a mask that was computed before gets the size
+that it had, and the final graph computes it once. The same holds of integers read from tensors (``batches[0].item()``).
+Writes in between are tracked by storage; where the storage is unknown, the frame is analysed again with these masks not
+merged (``split`` of `merge_same`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _FIRST = "symshape_first"  # the mask whose length it has, the integer whose sym
 
 @dataclass
 class _State:
-    """What is known of the graph that Dynamo writes; it goes with the graph."""
+    """The value numbering of one Dynamo graph. It lives as long as the graph."""
 
     first: dict[Any, torch.fx.Node] = field(default_factory=dict)  # the mask or number that a computation gave
     writes: Counter[int] = field(default_factory=Counter)  # by memory
@@ -100,8 +100,8 @@ class _State:
 
 
 def run_numbered(graph: Any, node: torch.fx.Node, operands: Any, run: Callable[[], Any]) -> Any:
-    """``run()``, which runs a node of what Dynamo traces into ``graph`` on ``operands``; if it gives a mask that was
-    computed before, the mask has the length that it had."""
+    """Runs ``run()``, which runs ``node`` of the Dynamo graph ``graph`` on the fake ``operands``. A result that is a
+    mask that was computed before gets the unbacked size of that one."""
     root = getattr(getattr(graph, "root_tracer", None), "graph", None)
     if root is None:
         return run()
@@ -122,7 +122,7 @@ def run_numbered(graph: Any, node: torch.fx.Node, operands: Any, run: Callable[[
 
 
 def _key(state: _State, node: torch.fx.Node) -> Any:
-    """What tells a computation from others; None for one that is not numbered."""
+    """The key of a computation: equal for equal computations. None for one that is not numbered."""
     if not _pure(node):
         return None
 
@@ -155,8 +155,8 @@ def _number(state: _State, node: torch.fx.Node, key: Any, value: torch.Tensor) -
 
 
 def _alike(state: _State, first: torch.fx.Node, value: torch.Tensor) -> bool:
-    """Whether a node's result is as it was made, and of the type and sizes of an equal computation's. Dynamo runs some
-    nodes without keeping what they give (``for row in x.tolist()``): those have none."""
+    """Whether a node's traced value is unchanged since it was made, and has the type and sizes of ``value``. Dynamo
+    does not keep the values of some nodes (``for row in x.tolist()``): these are not alike."""
     seen = first.meta.get("example_value")
     return (
         isinstance(seen, torch.Tensor)
@@ -170,7 +170,7 @@ def _alike(state: _State, first: torch.fx.Node, value: torch.Tensor) -> bool:
 
 
 def _memory(value: Any) -> list[int | None]:
-    """The memory of each tensor of a value; None for one that cannot be told."""
+    """The storage of each tensor of a value, as a number; None for a tensor whose storage cannot be read."""
     tensors = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
     return [storage_of(t) if is_fake(t) and t.layout == torch.strided else None for t in tensors]
 
@@ -189,8 +189,9 @@ def _pure(node: torch.fx.Node) -> bool:
 
 
 def _counts_writes(node: torch.fx.Node) -> bool:
-    """Whether a call adds to the versions of what it writes to: PyTorch's operators that return what they write to, not
-    custom ones, not ``_foreach_add_``; a batch norm writes running statistics that its schema does not tell of."""
+    """Whether a call increments the version counters of what it writes to: PyTorch's operators that return their
+    mutated operands do; custom operators and ``_foreach_add_`` do not; a batch norm writes running statistics that its
+    schema does not declare."""
     target: Any = node.target
     name = target if node.op == "call_method" else str(getattr(target, "__name__", ""))
     if "batch_norm" in name or "instance_norm" in name:
@@ -202,7 +203,7 @@ def _counts_writes(node: torch.fx.Node) -> bool:
 
 @functools.cache
 def _returns_writes(name: str) -> bool:
-    """Whether there is an ATen operator of this name, and every tensor that one of its overloads writes to returned."""
+    """Whether there is an ATen operator of this name with an overload that returns every tensor that it writes to."""
     packet = getattr(torch.ops.aten, name, None)  # of `__eq__` a method of the namespace
     schemas = overload_schemas(packet) if isinstance(packet, torch._ops.OpOverloadPacket) else []
     return bool(schemas) and all(_writes(s.arguments) == _writes(s.returns) for s in schemas)
@@ -216,8 +217,8 @@ def _writes(parts: Sequence[Any]) -> int:
 
 
 def merge_same(gm: torch.fx.GraphModule, split: Callable[[torch.fx.Node], None]) -> None:
-    """Puts the first of equal masks in the place of the others. ``split(mask)`` is called, and raises, for one that
-    has not the length of the first for certain, or that the caller could tell from it."""
+    """Replaces equal masks by the first of them, in place. ``split(mask)`` is called for a mask that cannot be merged:
+    its size may differ, or the caller could observe the merge. It raises, and the frame is analysed again."""
     state = gm.graph.__dict__.pop(_STATE, None) or _State()
     for part in gm.modules():
         if isinstance(part, torch.fx.GraphModule):
@@ -241,8 +242,8 @@ def _merge_in(gm: torch.fx.GraphModule, state: _State, split: Callable[[torch.fx
 
 
 def _one_mask(state: _State, masks: Sequence[torch.fx.Node]) -> bool:
-    """Neither mask is written to nor the second one returned, and whatever ran unseen (custom kernels, loops) has
-    nothing to do with the memory that they are computed from."""
+    """Whether masks can be merged: none is written to, only the first may be returned, and no untracked write (custom
+    kernels, loops) may touch the memory that they are computed from."""
     if any(_written(state, mask) != mask.meta[_NUMBER][1] for mask in masks):
         return False
     graph = masks[0].graph
@@ -253,8 +254,8 @@ def _one_mask(state: _State, masks: Sequence[torch.fx.Node]) -> bool:
 
 
 def _unseen(state: _State, graph: torch.fx.Graph) -> Iterator[int | None]:
-    """The memory that a graph may have written to while nobody looked. Most bodies of higher-order operators were run
-    on the memory that is handed to them."""
+    """The storages that a graph may write to without a version counter showing it. (Most bodies of higher-order
+    operators were run on the same storages as their operands.)"""
     for node in graph.nodes:
         if None in _memory(_value(node)):
             yield None
@@ -278,7 +279,7 @@ def _value(node: torch.fx.Node) -> Any:
 
 
 def _read(node: torch.fx.Node) -> Iterator[int | None]:
-    """The memory of a numbered computation and of all that it is computed from."""
+    """The storages of a numbered computation and of all nodes that it depends on."""
     yield from _memory(_value(node))
     for one in node.all_input_nodes if _NUMBER in node.meta else ():
         yield from _read(one)

@@ -21,7 +21,7 @@ _CALLS = {  # by operator where the operands begin: after the function, and its 
 
 
 def inline_calls(gm: torch.fx.GraphModule) -> None:
-    """Changes a Dynamo graph and those in it. AOTAutograd cannot split such a call into forward and backward."""
+    """Inlines these calls in a Dynamo graph and its subgraphs, in place. AOTAutograd cannot partition such a call."""
     for module in list(gm.modules()):
         if isinstance(module, torch.fx.GraphModule):
             while any(_inlined(module, node) for node in _calls(module)):
@@ -33,7 +33,7 @@ def _calls(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
 
 def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
-    """Whether this call could be replaced: its results are taken one by one."""
+    """Inlines one call; whether it could. Its results must be read one by one (``getitem``)."""
     graph, function, operands = gm.graph, node.args[0], node.args[_CALLS[node.target] :]
     body = getattr(gm, str(function.target)) if isinstance(function, torch.fx.Node) else None
     if not isinstance(body, torch.fx.GraphModule) or any(user.target is not operator.getitem for user in node.users):

@@ -3,8 +3,9 @@
 Before: %n = _local_scalar_dense(%i); %v = select(%x, 1, %n); %s = sum(%v)
 After:  %v = index(%x, [None, %i]);                           %s = sum(%v)
 
-A view at a number of the host's hands on the memory of all of ``x``: a cache that is written and read at one index
-would be copied. A kernel reads the index itself. What other operators read stays a view: a gather would copy it.
+A view at a number of the host passes on the memory of all of ``x``: a cache that is written and read at one index would
+be copied. A kernel reads the index itself. An item that other operators read stays a view, since a gather would copy
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _VIEWS = (
 
 
 def gather_items(gm: torch.fx.GraphModule) -> None:
-    """Makes every such ``select`` an ``index``. Nodes need ``meta["val"]``."""
+    """Replaces every such ``select`` by an ``index``, in place. Nodes need ``meta["val"]``."""
     mode = fake_mode_of(gm)
     for node in gm.graph.find_nodes(op="call_function", target=aten.select.int):
         x, dim, number = node.args
@@ -48,7 +49,7 @@ def gather_items(gm: torch.fx.GraphModule) -> None:
 
 
 def _lay_out_views(node: Node) -> None:
-    """The layouts of views of another memory."""
+    """Recomputes the fake values of a node's views, whose memory has changed."""
     for user in node.users:
         if user.target in _VIEWS:
             view: Any = user.target
@@ -57,7 +58,7 @@ def _lay_out_views(node: Node) -> None:
 
 
 def _read_by_kernels(node: Node) -> bool:
-    """Whether all that reads a tensor, or a view of it, computes of its elements what it can in a kernel."""
+    """Whether all users of a tensor, and of its views, are operators that kernels compute."""
     return all(
         _read_by_kernels(user)
         if user.target in _VIEWS

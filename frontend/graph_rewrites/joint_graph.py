@@ -22,8 +22,8 @@ Rewrite = Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
 
 
 def ready_to_split(rewrite: Rewrite) -> Rewrite:
-    """``rewrite``, then equal calls are merged, sizes that are known become numbers, and what the partitioner may not
-    move or compute again is marked."""
+    """A rewrite for AOTAutograd's joint graph: ``rewrite``, then CSE, folding of known sizes, and tags for PyTorch's
+    partitioner on what must be saved, recomputed, or not moved (``meta["recompute"]``)."""
 
     def prepare(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
         joint = rewrite(joint)

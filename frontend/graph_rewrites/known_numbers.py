@@ -9,9 +9,9 @@ from torch.fx.node import map_arg
 
 
 def fold_numbers(joint: torch.fx.GraphModule) -> None:
-    """Before a joint graph is split: who reads a size that is known (of a slice of an empty tensor: 0) has the number.
+    """Replaces sizes of a joint graph that are known numbers (of a slice of an empty tensor: 0) by these, in place.
 
-    PyTorch's partitioner asks what it takes to save a value, and refuses numbers.
+    PyTorch's partitioner asks for the cost of saving each value, and fails for a number.
     """
     folded = [node for node in joint.graph.nodes if _is_known(node)]
     for user in {user: None for node in folded for user in node.users}:

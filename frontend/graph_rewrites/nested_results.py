@@ -1,8 +1,8 @@
 """Nested tensors with offsets of their own that a graph returns: returned as parts, and rebuilt by the caller.
 
-AOTAutograd traces a graph more than once. Each time the offsets that it computes are others, with a ragged size of
-their own: the gradient of such a result has another ragged size than the result, and no rule takes both. The parts are
-dense tensors, and their gradients too. Offsets of an input are the same in every trace.
+AOTAutograd traces a graph more than once. Each trace computes new offsets, with a new ragged size: the gradient of such
+a result has another ragged size than the result, and no operator accepts both. The parts are dense tensors, and so are
+their gradients. The offsets of an input are the same in every trace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from symshape.runtime.torch_c import PARTS, Rows, is_jagged, nested_of, rows_of
 
 
 def take_results_apart(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Changes Dynamo's graph, in place. Returns what makes of a function with its results one with those of before.
+    """Makes Dynamo's graph return the parts, in place. Returns a wrapper for the compiled graph that rebuilds the
+    results.
 
     Before: ``return (nested,)``; after: ``return (part(nested, "values"), part(nested, "offsets"))``.
     """

@@ -1,8 +1,8 @@
 """Replaces calls with ``out=`` in a Dynamo graph by a call without it and a copy.
 
-What some composite operators write into ``out`` is lost when AOTAutograd makes a graph functional: it would return the
-argument as it was (``torch.linalg.matrix_rank``). Others cannot be traced with it: their rules know no symbolic sizes
-(``torch.gather``), or there is none (``torch.nonzero``).
+Writes of some composite operators to ``out`` are lost when AOTAutograd functionalises a graph: it would return the
+argument unchanged (``torch.linalg.matrix_rank``). Others cannot be traced with ``out``: their fake rules do not accept
+symbolic sizes (``torch.gather``), or there is none (``torch.nonzero``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from symshape.frontend.bridge.symbolic_sizes import is_unbacked, known_equal
 
 
 def copy_into_outs(gm: torch.fx.GraphModule) -> None:
-    """Rewrites every call whose result has the shape and dtype of what it is written to, as far as the tracer knows."""
+    """Rewrites every call whose result has the shape and dtype of its ``out``, as far as the tracer knows. In place."""
     changed = False
     for node in list(gm.graph.nodes):
         if node.op == "call_function" and "out" in node.kwargs:
@@ -60,11 +60,11 @@ def _rewrite(graph: torch.fx.Graph, node: Node) -> bool:
 
 
 def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
-    """While Dynamo traces: the call becomes one without ``out=``, whose results are then copied. Returns the node's
-    traced value; None where that may not be what eager mode does, or cannot be traced either.
+    """While Dynamo traces: makes the call one without ``out=``, with a copy of its results. Returns the node's fake
+    value; None where the result may differ from eager mode's, or cannot be traced either.
 
-    ``check``: a size that is in the data is asserted to be that of ``out``, which eager mode would resize: for a
-    program that has to be one graph.
+    ``check``: asserts that an unbacked size equals that of ``out``, which eager mode would resize: for
+    ``fullgraph=True``.
     """
     outs = kwargs.get("out")
     single = isinstance(outs, torch.Tensor)
@@ -85,7 +85,7 @@ def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
 
 
 def _traced(target: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """What a call returns without ``out=``; None where it cannot be traced."""
+    """The fake result of a call without ``out=``; None where it cannot be traced."""
     rest = {name: value for name, value in kwargs.items() if name != "out"}
     try:
         with new_symbols_are_ignored(mode_of(out)), torch.no_grad():
@@ -95,7 +95,7 @@ def _traced(target: Any, args: Any, kwargs: Any, out: Any) -> Any:
 
 
 def copy_each_(outs: Any, results: Any) -> Any:
-    """Results of a call are copied into ``outs``, which are returned as the call with ``out=`` returns them."""
+    """Copies results of a call into ``outs``, and returns these, as the call with ``out=`` does."""
     pairs = [(outs, results)] if isinstance(outs, torch.Tensor) else list(zip(outs, results, strict=True))
     for out, one in pairs:
         for wanted, size in zip(out.shape, one.shape, strict=True):
@@ -113,7 +113,7 @@ def _like(results: Any, outs: list[torch.Tensor]) -> Any:
 
 
 def _differentiated(args: Any, kwargs: Any) -> bool:
-    """Then ``out=`` is an error of eager mode."""
+    """Whether an operand requires gradients: then ``out=`` is an error in eager mode."""
     leaves = tree_leaves((args, kwargs))
     return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in leaves)
 
@@ -129,8 +129,8 @@ def _fits(result: Any, out: torch.Tensor, check: bool) -> bool:
 
 
 def _alike(node: Node, kwargs: dict[str, Any], targets: list[Any]) -> list[Any] | None:
-    """What the call returns without ``out=`` if that has these shapes and dtypes: else None, as ``out`` is resized, or
-    decides what is computed (the dtype of a sum)."""
+    """The fake results of the call without ``out=``, if they have the shapes and dtypes of ``targets``; else None,
+    since ``out`` is resized, or its dtype decides what is computed (of a sum)."""
     outs = [_example(one) for one in targets]
     if not all(is_fake(one) for one in outs):
         return None

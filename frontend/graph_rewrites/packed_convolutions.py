@@ -1,12 +1,13 @@
-"""CPU: convolutions whose weights are parameters, by our kernels: weights packed once, batch norm folded into them.
+"""Convolutions on CPUs with parameters as weights become calls of our kernels: weights packed once, batch norm folded.
 
 Before: %y = convolution(%x, %w, %b); %z = mul(sub(%y, %mean), %scale); %r = clamp_min(add(%z, %other), 0)
 After:  %p = pack_convolution_weight(mul(%w, %scale)); %c = mul(sub(%b, %mean), %scale)
         %r = packed_convolution(%x, %p, %c, %other, low=0)
 
-What is made of parameters alone becomes a graph of its own (``parameter_graph``), which runs when a parameter has
-changed. Results of the convolutions are channels-last, and so is what follows from them (``changed_layouts``); results
-of the graph are laid out as they were traced.
+Computations on parameters alone, packing included, become a graph of their own (``parameter_graph``). It runs at the
+first call, and again when a parameter has changed (``runtime/parameter_constants.py``). Results of the convolutions are
+channels-last, and so are pointwise results computed from them (``changed_layouts``); results of the graph have the
+layout that was traced.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _Pair = tuple[Node | None, Node | None]  # scale and shift
 
 
 def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | None:
-    """Replaces them in place; None where there are none, or that does not pay (the graph is then of no more use).
-    ``cpu``: the instructions that their code may use. Nodes need ``meta["val"]``."""
+    """Replaces the convolutions of a traced graph in place, and returns the graph of parameters. None where there are
+    no such convolutions, or it does not pay; the graph is then invalid. ``cpu``: the instruction set that the kernels
+    may use. Nodes need ``meta["val"]``."""
     mode = fake_mode_of(gm)
     found = gm.graph.find_nodes(op="call_function", target=aten.convolution.default)
     if mode is None or not found:
@@ -56,7 +58,8 @@ def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | No
 
 
 def _is_supported(node: Node, constants: Collection[Node]) -> bool:
-    """Whether there is a kernel for a convolution."""
+    """Whether there is a kernel for a convolution: float32 on a CPU, weight and bias constant, constant strides and
+    padding."""
     arguments: Any = node.args
     x, weight, bias, stride, padding, dilation, transposed, _, groups = arguments
     if transposed or node.kwargs or not isinstance(x, Node) or weight not in constants:
@@ -74,32 +77,32 @@ def _is_supported(node: Node, constants: Collection[Node]) -> bool:
 
 
 def _of_images(numbers: Sequence[int], filler: int) -> list[int]:
-    """The numbers of a convolution of images, for each spatial dim; a row is an image of height 1."""
+    """Parameters of a convolution for two spatial dims; a 1-d convolution is one of images of height 1."""
     return [filler] * (2 - len(numbers)) + list(numbers)
 
 
 @dataclass(frozen=True)
 class _Builder:
-    """Adds nodes."""
+    """Inserts nodes into the graph."""
 
     graph: torch.fx.Graph
     mode: Any
     cpu: str
 
     def call(self, target: Any, *args: Any) -> Node:
-        """With a fake value."""
+        """A call with a fake value."""
         node = self.of_parameters(target, *args)
         with self.mode, torch.no_grad():
             node.meta["val"] = target(*map_arg(args, lambda one: one.meta["val"]))
         return node
 
     def of_parameters(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        """Without a fake value: a node that only the parameter graph will have."""
+        """A call without a fake value: a node that only the parameter graph will have."""
         return self.graph.call_function(target, args, kwargs)
 
 
 def _replace(build: _Builder, node: Node, epilogue: Epilogue, layouts: Layouts) -> list[Node]:
-    """Replaces a convolution and its epilogue; the nodes of the new one that are made of parameters."""
+    """Replaces a convolution and its epilogue. Returns the new nodes that are computed from parameters alone."""
     arguments: Any = node.args
     x, weight, bias, stride, padding, dilation, _, _, groups = arguments
     value = weight.meta["val"]
@@ -132,7 +135,8 @@ def _replace(build: _Builder, node: Node, epilogue: Epilogue, layouts: Layouts) 
 
 
 def _scale_and_shift(build: _Builder, bias: Node | None, epilogue: Epilogue, weight: torch.Tensor) -> _Pair:
-    """What the steps of an epilogue make of ``y + bias``: ``y * scale + shift``, for each channel; None for 1 and 0."""
+    """The steps of an epilogue, applied to ``y + bias``, as ``y * scale + shift`` with one number per channel; None for
+    a scale of 1 and a shift of 0."""
     scale, shift = None, bias
     for kind, given in epilogue.steps:
         if isinstance(given, Node):
@@ -146,7 +150,7 @@ def _scale_and_shift(build: _Builder, bias: Node | None, epilogue: Epilogue, wei
 
 
 def _after_step(make: Callable[..., Node], kind: str, operand: Node, scale: Node | None, shift: Node | None) -> _Pair:
-    """Scale and shift, with one more step."""
+    """Scale and shift after one more step."""
     if kind == "add":
         return scale, operand if shift is None else make(aten.add.Tensor, shift, operand)
     if kind == "sub":

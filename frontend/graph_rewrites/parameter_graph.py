@@ -1,4 +1,4 @@
-"""Takes what a graph computes from parameters alone out of it, as a graph of its own.
+"""Moves the computations of a graph on parameters alone to a graph of their own (runtime constant folding).
 
 Before: graph(%x, %w, %s): %p = mul(%w, %s); %q = pack(%p); return conv(%x, %q)
 After:  graph(%x, %w, %s, %q): return conv(%x, %q)      parameter graph(%w, %s): return pack(mul(%w, %s))
@@ -25,22 +25,22 @@ _NAMESPACES: Final = ("aten", "prims", "symshape")
 
 @dataclass(frozen=True)
 class ParameterGraph:
-    """``graph(*parameters)`` returns the further arguments of the graph that it was taken out of, behind the others.
-    ``positions``: of the parameters among those."""
+    """``graph(*parameters)`` returns the further arguments of the main graph, which come after its own. ``positions``:
+    the indices of the parameters among the main graph's own arguments."""
 
     graph: torch.fx.GraphModule
     positions: tuple[int, ...]
 
 
 def parameters_of(gm: torch.fx.GraphModule) -> set[Node]:
-    """The placeholders for parameters and buffers on a CPU, which have sizes that are known."""
+    """The placeholders of parameters and buffers that are on a CPU and have constant sizes."""
     lasting = lasting_inputs(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     return {node for i, node in enumerate(placeholders) if i in lasting and is_constant_tensor(node.meta.get("val"))}
 
 
 def is_constant_tensor(value: Any) -> bool:
-    """Whether a fake value is a plain tensor on a CPU whose layout has no symbols, and which is one range of memory."""
+    """Whether a fake value is a plain tensor on a CPU with a constant layout that covers one range of memory."""
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
         return False
     numbers = (*value.shape, *value.stride(), value.storage_offset())
@@ -57,7 +57,7 @@ def _is_dense(value: torch.Tensor) -> bool:
 
 
 def made_of_parameters(gm: torch.fx.GraphModule, parameters: Collection[Node]) -> set[Node]:
-    """The nodes whose values depend on these placeholders and nothing else, with the placeholders."""
+    """The nodes that depend on these placeholders and nothing else, the placeholders included."""
     found = set(parameters)
     for node in gm.graph.nodes:
         inputs = node.all_input_nodes
@@ -74,7 +74,8 @@ def _is_pure(node: Node) -> bool:
 
 
 def take_out(gm: torch.fx.GraphModule, wanted: Sequence[Node]) -> ParameterGraph:
-    """Makes arguments of ``wanted``, nodes made of parameters, in place. They need ``meta["val"]``."""
+    """Makes ``wanted``, nodes that depend on parameters alone, arguments of the graph, in place; returns the graph that
+    computes them. They need ``meta["val"]``."""
     needed = _ancestors(wanted)
     placeholders = gm.graph.find_nodes(op="placeholder")
     positions = tuple(i for i, node in enumerate(placeholders) if node in needed)

@@ -1,23 +1,24 @@
-"""Values that forward saves for backward, because backward must not recompute them.
+"""Tags for PyTorch's partitioner: values that forward must save for backward, or that backward must recompute.
 
-**What reads an input that is written to.** Autograd refuses to keep what is written to: ``y = x * m.exp(); m.mul_(2)``
-would be an error that eager mode has not.
+The partitioner chooses by cost (minimum cut). ``joint_graph`` runs these functions before it.
 
-**What reads memory that the caller can write to, and that eager mode does not save.** A result is free to save, so the
-partitioner takes it: of ``y = x + 1; return y, y.tanh()`` it would save ``y`` where eager mode saves ``tanh(y)``. A
-caller that then writes to ``y`` (``logits[:, pad] = -inf``) would get an error that eager mode has not; one that writes
-to an input behind autograd's back (an environment that fills one buffer of observations) would get a wrong gradient.
-Parameters are left out: eager mode saves most of them, and they change between two steps.
+**Must be saved: values computed from an input that is mutated later.** Autograd rejects saving a tensor that is
+mutated: ``y = x * m.exp(); m.mul_(2)`` would be an error that eager mode does not raise.
 
-**What is not saved: a part of a copy of memory that is read by address.** What forward writes a part into is the memory
-that it returns, whatever is around it: backward copies and writes again.
+**Must be saved: values computed from memory that the caller can write to, if eager mode does not save that memory.**
+Saving a result costs nothing, so the partitioner saves it: for ``y = x + 1; return y, y.tanh()`` it would save ``y``
+where eager mode saves ``tanh(y)``. A caller that then writes to ``y`` (``logits[:, pad] = -inf``) would get an error
+that eager mode does not raise; one that writes to an input without autograd noticing (an environment that fills one
+buffer of observations) would get a wrong gradient. Parameters are excluded: eager mode saves most of them, and they
+change between two steps.
 
-**What two numbers of a half type are compared by.**
+**Must be saved: operands of comparisons of a half type.** A kernel rounds values that it stores, but not values that it
+passes on in registers: ``exp`` of a stored value is not the ``exp`` that forward computed. Near a threshold that does
+not matter. But the gradient of a maximum compares elements with it bit by bit: if they were recomputed from other
+values, none might be equal, and the gradient divides by their number.
 
-A kernel rounds what it stores, and leaves out the rounding of what it hands on: ``exp`` of a stored number is not the
-``exp`` that forward had. Next to a threshold that makes no difference. But the gradient of a maximum asks which
-elements are the largest one, bit by bit: of those that are computed again from something else none might be, and their
-number is divided by.
+**Must be recomputed: a copy of memory that was written in part, if it is read by address (``as_strided``).** Forward
+writes the part into memory that it returns, with other data around it; backward makes its own copy.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ COPYING: Final = frozenset(
 
 
 def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
-    """Marks the operands for the partitioner. Of views, parts and conversions it is what they are made from that is
-    saved."""
+    """Tags operands of comparisons of a half type as saved. For views, parts of results and conversions their source is
+    tagged."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     compared = [one for node in joint.graph.nodes if node.target in _COMPARISONS for one in node.all_input_nodes]
@@ -65,7 +66,8 @@ def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
 
 
 def recompute_addressed_memory(joint: torch.fx.GraphModule) -> None:
-    """Backward does not read the memory around what forward has written to a part of."""
+    """Tags copies that are written in part and read by address as recomputed: backward must not read forward's memory
+    around the part."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     copies = [node for op in COPYING for node in joint.graph.find_nodes(op="call_function", target=op)]
@@ -79,18 +81,18 @@ def recompute_addressed_memory(joint: torch.fx.GraphModule) -> None:
 
 
 def _is_there(node: torch.fx.Node) -> bool:
-    """Whether a result is in the memory of its first operand, or in a copy of that."""
+    """Whether a result is in the memory of its first operand, or in a copy of it at the same address."""
     return node.target not in _BY_ADDRESS and (node.target in COPYING or getattr(node.target, "is_view", False))
 
 
 def _is_part(node: torch.fx.Node) -> bool:
-    """Whether there may be other elements in the memory of a result."""
+    """Whether the memory of a result may hold other elements than its own."""
     value = node.meta["val"]
     return not known_equal(value.untyped_storage().nbytes(), value.numel() * value.element_size())
 
 
 def save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
-    """Backward does not compute again from an input that the caller's program writes to, or from a view of one."""
+    """Tags values computed from a mutated input, or from a view of one, as saved."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     same = mutated_inputs(joint)
@@ -101,8 +103,8 @@ def save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
 
 
 def save_what_reads_shared_memory(joint: torch.fx.GraphModule) -> None:
-    """Backward does not compute again from an input or a result that no operator of backward reads itself, that is,
-    which eager mode does not save. Runs before equal calls are merged: after that, the tags of backward are lost."""
+    """Tags values computed from an input or a result that backward does not read directly (so that eager mode does not
+    save it) as saved. Must run before CSE, which drops the tags of backward nodes."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     seen = set[torch.fx.Node]()
@@ -125,7 +127,7 @@ def _views(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def _tensors_of(calls: Iterable[torch.fx.Node]) -> Iterator[torch.fx.Node]:
-    """The results of calls that are no views; of a call with several results each of them."""
+    """The tensor results of calls that are not views; for a call with several results each of them."""
     for call in calls:
         parts = [user for user in call.users if user.target is operator.getitem]
         for one in (call, *parts):
@@ -134,7 +136,7 @@ def _tensors_of(calls: Iterable[torch.fx.Node]) -> Iterator[torch.fx.Node]:
 
 
 def _owner(node: torch.fx.Node) -> torch.fx.Node:
-    """What a view, or a view of a view, is made from."""
+    """The node whose memory a view, or a view of a view, shares."""
     while getattr(node.target, "is_view", False) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node

@@ -3,8 +3,8 @@
 Before: %h = addmm(%bias, %a, %b); %y = gelu(view(%h))
 After:  %p = mm(%a, %b); %h = add(%p, %bias); %y = gelu(view(%h)), where the addition is in gelu's kernel
 
-cuBLAS adds a bias in the epilogue of a product, which leaves out the kernels that split the inner dim among programs:
-the best ones where there are few rows. (As Inductor's ``unfuse_bias_add_to_pointwise``.)
+cuBLAS adds a bias in the epilogue of a product, and then does not use its split-K kernels, the fastest ones for few
+rows. (As Inductor's ``unfuse_bias_add_to_pointwise``.)
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TYPES: Final = (torch.float32, torch.float64)
 
 
 def split_biases(gm: torch.fx.GraphModule) -> None:
-    """Splits every ``addmm`` of a row, by 1 and 1, whose results are read element by element only, in place. Nodes need
-    ``meta["val"]``."""
+    """Splits every ``addmm`` with a bias of one row and factors of 1 whose users are all pointwise, in place. Nodes
+    need ``meta["val"]``."""
     mode = fake_mode_of(gm)
     for node in gm.graph.find_nodes(op="call_function", target=aten.addmm.default):
         if mode is None or node.kwargs or not _is_row(node) or not _read_by_kernels(node):
@@ -45,7 +45,7 @@ def _is_row(node: Node) -> bool:
 
 
 def _read_by_kernels(node: Node) -> bool:
-    """Whether all that reads a tensor, or a view of it, is computed element by element."""
+    """Whether all users of a tensor, and of its views, are pointwise operators."""
     return all(
         _read_by_kernels(user)
         if is_view(user.target) or user.target is aten._unsafe_view.default

@@ -1,10 +1,10 @@
 """Saves symbols for backward that no saved tensor has as a size.
 
-A graph of Dynamo's has an argument for each symbol. One that is traced without Dynamo reads sizes off its tensors, and
-what the partitioner saves for backward may be a product of two sizes, and no tensor that shows either of them. Each
-size in backward is an expression over symbols, so backward needs their values.
+A Dynamo graph has an argument for each symbol. A graph traced without Dynamo reads sizes from its tensors, and the
+partitioner may save a product of two sizes, and no tensor that has either of them as a size. Sizes in backward are
+expressions over symbols, so backward needs the value of each.
 
-So it is with integers that are computed by way of floats (``int(1.25 * n)``): to sizes each is a symbol as well.
+The same holds of integers computed via floats (``int(1.25 * n)``): in sizes each is a symbol of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ aten: Any = torch.ops.aten
 
 
 def keep_symbols(joint: torch.fx.GraphModule) -> None:
-    """Backward reads each symbol that occurs in a computed size of a joint graph, and that is no argument of it."""
+    """Makes backward read each symbol that occurs in a computed size of the joint graph and is no argument of it, in
+    place."""
     missing: set[Any] = set()
     rounded: dict[Any, torch.fx.Node] = {}
     arguments: set[Any] = set()
@@ -47,7 +48,8 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
 
 
 def _is_made_of_floats(expr: Any) -> bool:
-    """Whether an integer expression is one symbol to sizes, and none to the tracer."""
+    """Whether an integer expression over floats stands for one symbol in sizes, although the tracer has no symbol for
+    it."""
     try:
         return not expr.is_Symbol and named_expr(expr) in map(Expr.symbol, named_expr(expr).symbols)
     except UnsupportedExpr:
@@ -55,7 +57,7 @@ def _is_made_of_floats(expr: Any) -> bool:
 
 
 def _read(graph: torch.fx.Graph, tensor: torch.fx.Node, dim: int, size: Any) -> None:
-    """Backward is given a size of a tensor."""
+    """Inserts a read of a tensor's size into backward."""
     last = graph.find_nodes(op="placeholder")[-1]
     with graph.inserting_after(last):
         shown = graph.call_function(aten.sym_size.int, (tensor, dim))
@@ -64,7 +66,7 @@ def _read(graph: torch.fx.Graph, tensor: torch.fx.Node, dim: int, size: Any) -> 
 
 
 def _keep(graph: torch.fx.Graph, number: torch.fx.Node) -> None:
-    """A call in backward that does nothing with a number."""
+    """Inserts a call into backward that uses a number, so that the partitioner saves it."""
     (output,) = graph.find_nodes(op="output")
     with graph.inserting_before(output):
         used = graph.call_function(aten.sym_constrain_range.default, (number,))

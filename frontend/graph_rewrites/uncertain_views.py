@@ -1,8 +1,8 @@
 """Calls that return a view at some sizes and a copy at others: ``contiguous``, ``reshape``.
 
-One graph is for all sizes, and has the copy. Where the program then writes to one of the two memories and reads the
-other, eager mode's result depends on which it is, and where its caller has both, so do the caller's writes: the frame
-is analysed again, and asks of the sizes at that call.
+One graph serves all sizes, and makes a copy. Where the program then writes to one of the two memories and reads the
+other, eager mode's result depends on whether they are one, and where the caller has both, so do the caller's writes:
+the frame is analysed again, with guards on the sizes that decide it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNCERTAIN = frozenset(
 
 
 def ask_where_views_show(gm: torch.fx.GraphModule) -> None:
-    """Reanalyse for the first call of Dynamo's graph whose sizes have to be asked."""
+    """Raises Reanalyse for the first such call of a Dynamo graph whose aliasing is observable."""
     frame = current_frame()
     if frame is NO_FRAME:
         return
@@ -46,8 +46,8 @@ def _is_copy_of_symbolic_sizes(node: torch.fx.Node) -> bool:
 
 
 def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
-    """Whether the caller has both memories, or a call writes to one of the two, and what has the other one is read
-    then, or is the caller's."""
+    """Whether aliasing is observable: the caller has both tensors, or a call writes to one of the two and the other is
+    read later or returned."""
     (source,) = storages(copy.args[0])  # type: ignore[arg-type]
     pair = {source, *storages(copy)}
     callers = {one for node in copy.graph.find_nodes(op="placeholder") for one in storages(node)}
@@ -65,8 +65,8 @@ def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
 
 
 def ask_sizes(x: Any) -> None:
-    """Guards, by the sizes at hand, on all that decides whether ``contiguous`` or ``reshape`` of a tensor is a view:
-    which sizes are 1, and which neighbouring dims are one in memory."""
+    """Guards on everything that decides whether ``contiguous`` or ``reshape`` of a tensor is a view: which sizes are 1,
+    and which neighbouring dims are contiguous with each other."""
     ask: Callable[..., bool] = lambda a, b: holds_here(operator.eq(a, b))  # noqa: E731
     dims = [(size, stride) for size, stride in zip(x.shape, x.stride()) if not ask(size, 1)]
     for (_, outer), (size, inner) in zip(dims, dims[1:]):

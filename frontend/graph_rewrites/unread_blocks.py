@@ -1,6 +1,7 @@
 """Removes the lists of query blocks from the block mask of a ``flex_attention``; only gradients read them.
 
-PyTorch hands them to the operator all the same, and where the mask is made in the graph it computes them by sorting.
+PyTorch passes them to the operator in any case, and where the mask is computed in the graph, it computes them by
+sorting.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ _OF_QUERIES: Final = slice(6, -3)
 
 
 def leave_out_unread_blocks(gm: torch.fx.GraphModule) -> None:
-    """On CPUs, where nothing requires gradients, these arguments become None; what computes them is removed when the
-    graph is traced."""
+    """Replaces these arguments by None in a Dynamo graph, on CPUs, where nothing requires gradients. Dead code
+    elimination removes what computes them."""
     changed = False
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.higher_order.flex_attention):
         blocks: Any = node.args[4]

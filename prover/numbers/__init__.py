@@ -1,1 +1,1 @@
-"""Expressions and conditions over sizes, their bounds, and what normal forms decide."""
+"""Expressions and conditions over sizes, their bounds, and decisions without a solver."""

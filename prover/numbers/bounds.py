@@ -25,7 +25,7 @@ _MAX_DEPTH: Final = 24
 
 
 class Bounds:
-    """Answers for one fixed set of ranges, cached. None means that no bound was found."""
+    """Bounds under one fixed set of ranges, cached. None means that no bound was found."""
 
     def __init__(self, range_of: Callable[[str], Range]) -> None:
         self._range_of = range_of
@@ -40,7 +40,7 @@ class Bounds:
         return self._lower, self._constant
 
     def lower(self, expr: Expr) -> int | None:
-        """An integer that the expression is never below."""
+        """A lower bound of the expression."""
         value = expr.as_int()
         if value is not None:
             return value
@@ -65,7 +65,7 @@ class Bounds:
         return result
 
     def upper(self, expr: Expr) -> int | None:
-        """An integer that the expression is never above."""
+        """An upper bound of the expression."""
         return _negated(self.lower(-expr))
 
     def interval(self, expr: Expr) -> Interval:
@@ -73,8 +73,8 @@ class Bounds:
         return self.lower(expr), self.upper(expr)
 
     def _without_independent(self, shown: Polynomial) -> tuple[Polynomial, int | None]:
-        """The sum without its terms c*s where s, of constant ends, has to do with nothing else in it; and the least
-        value of those terms. Nothing is lost, and a sum of many symbols need not be searched for an order."""
+        """The sum without its terms c*s where s has constant bounds and occurs in no other term and no other range, and
+        the minimum of those terms. Exact, and a sum of many symbols then needs no search for an order."""
         atoms = [atom for monomial in shown for atom in monomial]
         tied = self._tied({atom for atom in atoms if not self._has_constant_ends(atom)})
         often = {atom for atom, times in Counter(atoms).items() if times > 1}
@@ -98,7 +98,8 @@ class Bounds:
         return self._constant[atom]
 
     def _tied(self, atoms: set[Atom]) -> set[str]:
-        """The names of all symbols in functions and in ends of ranges, and of those in the ends of theirs."""
+        """The names of all symbols in functions and in bounds of ranges, and transitively of those in the bounds of
+        their ranges."""
         names: set[str] = set()
         todo = [name for atom in atoms for name in (atom.symbols if isinstance(atom, Function) else (atom.name,))]
         while todo:
@@ -150,15 +151,15 @@ class Bounds:
         return None
 
     def _is_exact(self, atom: Atom, powers: dict[int, Polynomial], atoms: list[Atom]) -> bool:
-        """Whether the sum is least where this atom is at its end, whatever the others are: then no other order finds
-        more. So it is for a symbol that is in one term, with a number, and in nothing that the others depend on."""
+        """Whether the sum is minimal where this atom is at its bound, whatever the others are: then no other order
+        finds more. This holds for a symbol that is in one term, with a number, and that no other atom depends on."""
         if not isinstance(atom, Symbol) or powers.keys() != {0, 1} or powers[1].keys() != {()}:
             return False
         others = {other for other in atoms if other is not atom and not self._has_constant_ends(other)}
         return atom.name not in self._tied(others)
 
     def _elimination_key(self, atom: Atom) -> tuple[int, tuple[object, ...]]:
-        """Functions first, then symbols that end at an expression, then those with constant ends."""
+        """The order of elimination: functions, then symbols with a symbolic bound, then those with constant bounds."""
         if isinstance(atom, Function):
             return 0, atom.key
         high = self._range_of(atom.name)[1]
@@ -178,7 +179,7 @@ class Bounds:
         return _largest(*results)
 
     def _sign(self, atom: Atom, powers: dict[int, Polynomial]) -> int:
-        """1 where the sum grows with the atom, -1 where it falls, 0 where neither is known."""
+        """1 if the sum is increasing in the atom, -1 if it is decreasing, 0 if neither is known."""
         if max(powers) > 1 and not _at_least(self._atom_interval(atom)[0], 0):
             return 0
         factors = [Expr(factor) for power, factor in powers.items() if power]
@@ -187,7 +188,7 @@ class Bounds:
         return -1 if all(_at_most(self.upper(factor), 0) for factor in factors) else 0
 
     def _ends(self, atom: Atom, sign: int) -> list[Expr]:
-        """The values, each a valid choice, that the atom is not below (sign 1) or not above (sign -1)."""
+        """Expressions that are lower (sign 1) or upper (sign -1) bounds of the atom; each is valid by itself."""
         if sign == 0:
             return []
         if isinstance(atom, Symbol):
@@ -269,7 +270,7 @@ def _at_most(value: int | None, limit: int) -> bool:
 
 
 def _is_empty(interval: Interval) -> bool:
-    """Of an expression in a loop without points, or under facts that cannot all hold."""
+    """Whether an interval is empty: of an expression in a loop without points, or under contradicting facts."""
     low, high = interval
     return low is not None and high is not None and high < low
 
@@ -294,7 +295,7 @@ def _end_product(left: float, right: float) -> float:
 
 
 def _mod(base: Interval, divisor: Interval) -> Interval:
-    """Of a divisor that is at least 1."""
+    """The interval of ``base % divisor`` for a divisor of at least 1."""
     high = None if divisor[1] is None else divisor[1] - 1
     if not _at_least(base[0], 0):
         return 0, high
@@ -303,7 +304,7 @@ def _mod(base: Interval, divisor: Interval) -> Interval:
 
 
 def _floordiv(base: Interval, divisor: Interval) -> Interval:
-    """Of a divisor that is at least 1."""
+    """The interval of ``base // divisor`` for a divisor of at least 1."""
     least, greatest = divisor[0] or 1, divisor[1]
     low, high = base
     if low is not None:

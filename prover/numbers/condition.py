@@ -44,8 +44,8 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, "true" or "false", or one that
-    floats decide ("real"). Nothing is concluded from the last: it is only checked."""
+    """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, "true" or "false", or a
+    condition on floats ("real"). The prover draws no conclusions from the last: it is only checked at call time."""
 
     kind: ConditionKind
     expr: Expr = _ZERO

@@ -25,8 +25,8 @@ _STEPS: Final = (
 
 @dataclass(frozen=True)
 class Conditions:
-    """All that a store of facts says in its normal form: ``names`` in an order in which the range of one depends on
-    those before it, ranges, expressions that are >= 0 and == 0, and (base, divisor) without rest."""
+    """The facts of a store in its normal form: ``names`` of symbols, ordered so that a range depends only on earlier
+    names; their ranges; expressions that are >= 0 and == 0; and (base, divisor) of known multiples."""
 
     names: Sequence[str]
     range_of: Callable[[str], Range]
@@ -38,7 +38,7 @@ class Conditions:
 
 @dataclass
 class Counterexamples:
-    """Some models of facts, found when they are first needed and kept while facts are added."""
+    """Models (satisfying assignments) of facts, found on first use and kept while facts are added."""
 
     found: list[Model] = field(default_factory=list)
     searches: int = 0
@@ -46,11 +46,11 @@ class Counterexamples:
     _busy: bool = False
 
     def copy(self) -> Counterexamples:
-        """For facts that start from the same."""
+        """A copy for a set of facts that extends this one."""
         return Counterexamples([dict(model) for model in self.found], self.searches)
 
     def facts_changed(self) -> None:
-        """The models are to be looked at again."""
+        """Facts were added: models are tested again before their next use."""
         self._current = False
 
     def refute(self, known: Expr, conditions: Callable[[], Conditions]) -> bool:
@@ -80,7 +80,7 @@ class Counterexamples:
 
 
 def _complete(model: Model, conditions: Conditions, number: int = 0) -> bool:
-    """Gives a value to each symbol that has none; False where one has no value in its range. ``number``: of the try."""
+    """Assigns each symbol that has no value yet; False if the range of one is empty. ``number``: of the attempt."""
     random = Random(number)
     for position, name in enumerate(conditions.names):
         if name in model:
@@ -101,7 +101,7 @@ def _complete(model: Model, conditions: Conditions, number: int = 0) -> bool:
 
 
 def _holds(model: Model, conditions: Conditions) -> bool:
-    """Whether all facts hold; not where one of them has no value."""
+    """Whether all facts hold; False if one cannot be evaluated."""
     for name in conditions.names:
         ends = conditions.range_of(name)
         low, high = (None if end is None else _value(end, model) for end in ends)
@@ -122,7 +122,7 @@ def _divides(base: Expr, divisor: Expr, model: Model) -> bool:
 
 
 def _value(expr: Expr, model: Model) -> int | None:
-    """None where a symbol has no value, or a divisor is 0."""
+    """The value of an expression; None if a symbol has no value, or a divisor is 0."""
     try:
         return expr.evaluate(model)
     except (KeyError, ZeroDivisionError):
@@ -130,5 +130,5 @@ def _value(expr: Expr, model: Model) -> int | None:
 
 
 def names_of(exprs: Iterable[Expr]) -> list[str]:
-    """The symbols of expressions, each once, in order."""
+    """The symbols of expressions, without repetitions, in order of occurrence."""
     return list(dict.fromkeys(name for expr in exprs for name in sorted(expr.symbols)))

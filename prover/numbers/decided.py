@@ -11,7 +11,7 @@ from symshape.prover.numbers.facts import Facts
 
 
 def facts_from(conditions: Iterable[Condition]) -> Facts:
-    """The facts that the conditions say, as far as `Facts` can hold them."""
+    """A `Facts` with the conditions that it can represent; the others are left out."""
     facts = Facts({})
     for condition in conditions:
         learn(facts, condition)
@@ -19,7 +19,7 @@ def facts_from(conditions: Iterable[Condition]) -> Facts:
 
 
 def learn(facts: Facts, condition: Condition) -> None:
-    """Adds a condition: conjunctions of == and >=; anything else says nothing here."""
+    """Adds a condition to facts: comparisons == and >=, and conjunctions of them. Other conditions are ignored."""
     if condition.kind == "and":
         for part in condition.operands:
             learn(facts, part)
@@ -30,7 +30,7 @@ def learn(facts: Facts, condition: Condition) -> None:
 
 
 def decided(facts: Facts, condition: Condition) -> bool | None:
-    """The truth of the condition wherever the facts hold; None when this does not find it."""
+    """The truth of the condition under the facts; None if it is not found here."""
     return _decided(facts, without_factors(facts, condition.map_exprs(facts.normal)))
 
 
@@ -55,15 +55,15 @@ def _decided(facts: Facts, condition: Condition) -> bool | None:
 
 
 def has_common_factor(condition: Condition) -> bool:
-    """Whether all terms of a comparison in it have a factor in common, besides numbers."""
+    """Whether all terms of some comparison have a common factor other than a number."""
     if condition.kind in ("and", "or"):
         return any(map(has_common_factor, condition.operands))
     return condition.kind in ("eq", "ne", "ge") and bool(poly.common_monomial(condition.expr._polynomial))
 
 
 def without_factors(facts: Facts, condition: Condition) -> Condition:
-    """The same wherever the facts hold, without common factors that these say are not 0: positive ones of e >= 0, of
-    either sign of e == 0 and e != 0."""
+    """An equivalent condition under the facts, without common factors that are known to be nonzero: positive ones of e
+    >= 0, of either sign of e == 0 and e != 0."""
     if condition.kind in ("and", "or"):
         operands = [without_factors(facts, operand) for operand in condition.operands]
         return all_of(*operands) if condition.kind == "and" else any_of(*operands)

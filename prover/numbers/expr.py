@@ -155,7 +155,7 @@ class Expr:
 
     @property
     def monomials(self) -> Iterable[tuple[Monomial, int]]:
-        """The sum as it is held: the atoms (never mod) of each product and its coefficient."""
+        """The sum in its internal form: the atoms (never mod) of each product, and its coefficient."""
         return self._polynomial.items()
 
     @property
@@ -307,7 +307,8 @@ def minimum(*values: Expr | int) -> Expr:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _extremum(kind: Literal["max", "min"], values: tuple[Expr, ...]) -> Expr:
-    """Nested ones flattened, and of values that differ by a constant only the winner kept."""
+    """max or min in normal form: nested ones flattened; of values that differ by a constant only the extreme one is
+    kept."""
     if not values:
         raise ValueError(f"{kind} of nothing")
     flat: list[Expr] = []
@@ -343,7 +344,7 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
 
 
 def _floordiv_rest(rest: Polynomial, divisor: Polynomial) -> Expr:
-    """The floor of rest/divisor, from which no multiple of the divisor can be split off as it stands."""
+    """The floor of rest/divisor, where no multiple of the divisor can be split off from the rest."""
     constant = divisor.get(()) if len(divisor) == 1 else None
     monomial = poly.common_monomial((*rest, *divisor))
     if constant is not None:  # floor((4*s + r) / 8) == s//2 for 0 <= r < 4
@@ -373,7 +374,7 @@ def _cancel(polynomial: Polynomial, factor: int, monomial: Monomial) -> Expr:
 
 
 def only_floordiv(polynomial: Polynomial) -> Function | None:
-    """The one a//b in a sum a//b + r for which (a + b*r) is no more complex: b constant or r zero. Else None."""
+    """The single a//b in a sum a//b + r for which a + b*r is no more complex: b is constant or r is 0. Else None."""
     found = [
         monomial[0]
         for monomial, coefficient in polynomial.items()
@@ -390,5 +391,5 @@ def _is_floordiv(atom: Atom) -> bool:
 
 
 def has_functions(expr: Expr) -> bool:
-    """Whether anything but symbols, sums and products is in it: what facts could simplify."""
+    """Whether it contains functions (floordiv, mod, max, min), which facts may simplify."""
     return any(isinstance(atom, Function) for monomial in expr._polynomial for atom in monomial)

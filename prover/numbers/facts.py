@@ -1,4 +1,4 @@
-"""`Facts`: what is known of symbols, and queries about it. Sound: unknown is answered as False or None."""
+"""`Facts`: ranges and relations of symbols, and queries about them. Sound: unknown is answered as False or None."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INT64_MAX: Final = 2**63 - 1  # a bound that says nothing: as far as the numbers
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A symbol's least and greatest value (None: no bound), and a positive number that divides it."""
+    """The range of a symbol (None: no bound) and a positive number that divides it."""
 
     min: int | None
     max: int | None
@@ -31,11 +31,11 @@ class Row:
 
 
 class Facts:
-    """Rows of symbols and assumed relations.
+    """Ranges of symbols and assumed relations.
 
-    Inside, every expression is in normal form: a symbol that equals an expression is replaced by it, a symbol known
-    to be a multiple of k by k times a symbol named "s0/k". Assumptions that contradict what is known are ignored:
-    there is no value for which the answers could be wrong.
+    Expressions are kept in normal form: a symbol that equals an expression is replaced by it, a symbol known to be a
+    multiple of k by k times a symbol named "s0/k". An assumption that contradicts earlier ones is ignored: no
+    assignment satisfies all of them, so any answer is right.
     """
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
@@ -68,8 +68,8 @@ class Facts:
         return child
 
     def with_dims(self, sizes: Mapping[str, Expr | int]) -> Facts:
-        """A copy for the points of a loop: 0 <= d <= size - 1 for each dim, and so size >= 1, and so is each factor of
-        a product of sizes."""
+        """A copy for the points of a loop nest: 0 <= d <= size - 1 for each dim, and so size >= 1, and so is each
+        factor of a size that is a product."""
         child = self.copy()
         child._sizes.update((name, as_expr(size)) for name, size in sizes.items())
         child._forget_answers()
@@ -144,7 +144,7 @@ class Facts:
         return False
 
     def _assume_multiple(self, base: Expr, divisor: Expr) -> None:
-        """divisor divides base."""
+        """Adds the fact that divisor divides base."""
         base, number = self._normal(base), divisor.as_int()
         if number == 0:
             return
@@ -164,14 +164,14 @@ class Facts:
             self._forget_answers()
 
     def _part(self, name: str, number: int) -> Expr:
-        """The symbol that stands for a number-th of the named one."""
+        """The symbol that stands for the named one divided by a number."""
         whole, divisor = self._parts.get(name, (name, 1))
         part = f"{whole}/{divisor * number}"
         self._parts[part] = whole, divisor * number
         return Expr.symbol(part)
 
     def _solve(self, name: str, value: Expr) -> None:
-        """Replaces the symbol everywhere; what was known of it is now known of the value."""
+        """Replaces the symbol by the value everywhere; its range and divisor become facts of the value."""
         low, high = self._range(name)
         for other, expr in self._solved.items():
             self._solved[other] = _substituted(expr, {name: value})
@@ -236,9 +236,9 @@ class Facts:
         return self._proven(known) and self._proven(-known)
 
     def normal(self, expr: Expr | int) -> Expr:
-        """An expression with the same value wherever the facts hold, in as few symbols as the equalities leave.
+        """An expression with the same value wherever the facts hold, in as few symbols as the equalities allow.
 
-        A symbol "s0/k" in it is a k-th of s0, which the facts make a multiple of k.
+        A symbol "s0/k" in it is s0 divided by k, where s0 is known to be a multiple of k.
         """
         return self._normal(as_expr(expr))
 
@@ -266,7 +266,7 @@ class Facts:
         return self._simplifier.simplify(_substituted(expr, self._solved))
 
     def _shown(self, expr: Expr) -> Expr:
-        """The expression without "s0/k" symbols: one is s0//k, and g times one is s0//(k/g)."""
+        """The expression without "s0/k" symbols: such a symbol is s0//k, and g times it is s0//(k/g)."""
         if self._parts.keys().isdisjoint(expr.symbols):
             return expr
         total = Expr.const(0)
@@ -318,7 +318,8 @@ class Facts:
         return Expr(poly.divide_exactly(known._polynomial, factor) or known._polynomial)
 
     def _proven(self, known: Expr, combined: int = 0) -> bool:
-        """Whether known >= 0 follows from its bounds, or those of it minus multiples of assumed nonnegatives."""
+        """Whether known >= 0 follows from its bounds, or from the bounds after subtracting multiples of assumed
+        nonnegatives."""
         key = known, combined
         if key in self._proofs:
             answer = self._proofs[key]
@@ -339,7 +340,7 @@ class Facts:
         return answer
 
     def _search(self, known: Expr, combined: int) -> bool:
-        """The proof of ``_proven``, or none."""
+        """``_proven`` without the cache."""
         # Values would be chosen of ranges that are not known yet.
         if not self._open_ranges and self._counterexamples.refute(known, self._conditions):
             return False
@@ -349,11 +350,11 @@ class Facts:
         )
 
     def _counts(self) -> list[int]:
-        """How many answers are kept, which new ones follow."""
+        """The sizes of all caches, to tell new answers from old ones."""
         return [*map(len, self._caches)]
 
     def _forget_since(self, counts: Sequence[int]) -> None:
-        """Forgets answers that were found when less was known, and keeps what was proven."""
+        """Drops negative answers cached since ``counts``, when less was known, and keeps proofs."""
         for i, (cache, count) in enumerate(zip(self._caches, counts)):
             for key in list(islice(reversed(cache), len(cache) - count)):
                 if i > 1 or not cache[key]:
@@ -372,7 +373,7 @@ class Facts:
         return max((low for low in lows if low is not None), default=None)
 
     def _less_assumed(self, known: Expr) -> Iterator[Expr]:
-        """The expression minus nonnegative multiples of assumed nonnegatives, so that a term goes away."""
+        """The expression minus nonnegative multiples of assumed nonnegatives, each chosen so that a term cancels."""
         terms: dict[Atom, list[tuple[poly.Monomial, int]]] = {}  # by each atom in them
         for term, value in known._polynomial.items():
             for atom in dict.fromkeys(term):
@@ -390,7 +391,7 @@ class Facts:
                     yield known - multiplier * assumed
 
     def _sharing_an_atom(self, known: Expr) -> list[Expr]:
-        """The assumed nonnegatives in order, without those that cannot cancel a term."""
+        """The assumed nonnegatives that can cancel a term, in order."""
         for position in range(self._indexed, len(self._nonnegatives)):
             for atom in self._nonnegatives[position].atoms:
                 self._by_atom.setdefault(atom, []).append(position)
@@ -427,7 +428,7 @@ class Facts:
         return self._follows_from_multiples(poly.modulo(numerator._polynomial, number), number)
 
     def _reduces_to_zero(self, known: Expr) -> bool:
-        """Whether it is a sum of multiples of assumed zeros, as far as dividing by them one after the other finds."""
+        """Whether it is a combination of assumed zeros, as far as dividing by one after the other finds."""
         rest = known._polynomial
         for _ in range(_MAX_REDUCTIONS):
             steps = (poly.reduced(rest, zero._polynomial) for zero in self._zeros)
@@ -441,7 +442,8 @@ class Facts:
 
 
 def _substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression as it is when a divisor in it would become 0: then it has no value, and any answer is right."""
+    """Substitutes; the expression unchanged if a divisor would become 0: it then has no value, and any answer is
+    right."""
     try:
         return expr.substitute(values)
     except ZeroDivisionError:
@@ -449,12 +451,12 @@ def _substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def _names_by_preference(known: Expr) -> list[str]:
-    """The symbols to solve for, best first: the later of two names goes."""
+    """The symbols to solve for, best first: of two names the later one is eliminated."""
     return sorted(known.symbols, key=lambda name: Symbol(name).key, reverse=True)
 
 
 def _factors(size: Expr) -> list[Expr]:
-    """The atoms of a size that is a product of some."""
+    """The factors of a size that is a product of several atoms; else none."""
     if len(size._polynomial) != 1:
         return []
     (monomial,) = size._polynomial
@@ -462,7 +464,7 @@ def _factors(size: Expr) -> list[Expr]:
 
 
 def _only_symbol(base: Expr) -> str | None:
-    """The symbol of a base that is c*symbol."""
+    """The symbol of a base of the form c*symbol, else None."""
     if len(base._polynomial) != 1:
         return None
     (monomial,) = base._polynomial

@@ -17,18 +17,18 @@ _MOST_ELEMENTS: Final = 2**48
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """How large sizes of a function may become: those of tensors, whose ``shapes`` are given, by what fits into memory,
-    others by what is known."""
+    """Upper bounds of sizes in a function: of sizes of tensors (``shapes``) from the largest possible memory, of others
+    from their ranges."""
 
     shapes: Collection[tuple[Expr, ...]]
     facts: Facts
 
     def fit(self, expr: Expr) -> bool:
-        """Whether every step of computing it in 64 bits is exact."""
+        """Whether computing the expression in 64-bit integers overflows at no step."""
         return self._most(expr) <= INT64_MAX
 
     def _most(self, expr: Expr) -> int:
-        """A bound of the magnitude of an expression and of all that it is computed of."""
+        """An upper bound of the magnitude of an expression and of its intermediate results."""
         return sum(abs(coefficient) * self._monomial(atoms) for atoms, coefficient in expr.monomials)
 
     def _monomial(self, atoms: tuple[Any, ...]) -> int:
@@ -48,16 +48,16 @@ class Magnitudes:
 
     @cached_property
     def _sizes(self) -> frozenset[str]:
-        """Symbols that sizes of tensors are made of."""
+        """The symbols in sizes of tensors."""
         return frozenset().union(*(size.symbols for shape in self.shapes for size in shape))
 
     @cached_property
     def _volumes(self) -> frozenset[tuple[Any, ...]]:
-        """The products that the numbers of elements of tensors are made of."""
+        """The products of symbols in numbers of elements of tensors."""
         numels = {product(shape) for shape in self.shapes}
         return frozenset(atoms for numel in numels for atoms, _ in numel.monomials if len(atoms) > 1)
 
 
 def _is_part(atoms: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
-    """Whether the factors are some of these."""
+    """Whether the factors are a sub-multiset of ``whole``."""
     return all(atoms.count(atom) <= whole.count(atom) for atom in atoms)

@@ -13,7 +13,7 @@ from symshape.prover.numbers.expr import Expr, Function
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A condition, and where all that went into it came from, without repetitions."""
+    """A condition, and the origins of all conditions merged into it, without repetitions."""
 
     condition: Condition
     origins: tuple[Any, ...] = ()
@@ -27,10 +27,10 @@ class Merged:
 
 
 def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = lambda c: c) -> list[Merged]:
-    """Fewer conditions that are equivalent together, in order of first appearance.
+    """An equivalent, shorter list of conditions, in order of first appearance.
 
-    `reduce` tells a condition in other words, equivalent under some facts; conditions are compared after it, and what
-    is returned is then equivalent under those facts.
+    `reduce` maps a condition to an equivalent one under some facts; conditions are compared after it, and the result is
+    then equivalent under those facts.
     """
     by_form: dict[Any, tuple[Merged, Condition]] = {}
     for item in items:
@@ -57,7 +57,7 @@ def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = la
 
 
 def _form(condition: Condition) -> Any:
-    """The key of conditions that one condition can replace."""
+    """The key of conditions that may be merged into one."""
     if condition.kind == "ge":
         return "ge", condition.expr - condition.expr.constant
     remainder = remainder_of(condition)
@@ -69,7 +69,7 @@ def _form(condition: Condition) -> Any:
 def _combined(
     first: tuple[Merged, Condition], second: tuple[Merged, Condition], reduce: Callable[[Condition], Condition]
 ) -> tuple[Merged, Condition] | None:
-    """Both in one, which have the same form; None when that cannot be told in the words of the first."""
+    """One condition equivalent to two of the same form; None if it cannot be expressed in the symbols of the first."""
     origins = second[0].origins
     if first[1].kind == "ge":
         tighter = first if first[1].expr.constant <= second[1].expr.constant else second

@@ -10,7 +10,7 @@ from symshape.prover.numbers.polynomial import Polynomial
 
 
 def with_mods(polynomial: Polynomial) -> Polynomial:
-    """The same sum with mod atoms for the remainders in it; the polynomial itself when there is none."""
+    """The same sum with mod atoms for the remainders in it; the polynomial itself if it has none."""
     floordivs = [
         atom
         for atom in {atom for monomial in polynomial for atom in monomial}
@@ -38,7 +38,8 @@ def _readings(floordiv: Function, others: list[Function]) -> Iterator[tuple[Expr
 
 
 def _extract(polynomial: Polynomial, floordiv: Function, base: Expr, divisor: Expr) -> Polynomial:
-    """Replaces c*base - c*divisor*floordiv by c*mod(base, divisor) for every monomial c for which it is there."""
+    """Replaces c*base - c*divisor*floordiv by c*mod(base, divisor) for every monomial c for which both terms are
+    present."""
     cofactor: Polynomial = {}
     for monomial, coefficient in polynomial.items():
         if monomial.count(floordiv) == 1:
@@ -55,7 +56,7 @@ def _extract(polynomial: Polynomial, floordiv: Function, base: Expr, divisor: Ex
 
 
 def _factors(cofactor: Polynomial, divisor: Polynomial) -> Polynomial:
-    """The terms c of which c*divisor makes up the cofactor, or its part where the divisor is one term."""
+    """The terms c for which c*divisor is the cofactor, or a part of it if the divisor is one term."""
     if not cofactor or len(divisor) > 1:
         return (poly.divide_exactly(cofactor, divisor) or {}) if cofactor else {}
     result: Polynomial = {}
@@ -66,7 +67,8 @@ def _factors(cofactor: Polynomial, divisor: Polynomial) -> Polynomial:
 
 
 def _contains(polynomial: Polynomial, wanted: Polynomial, constant: poly.Monomial) -> bool:
-    """Whether all wanted terms are in the polynomial; the base's own constant may be missing: it is cheap to add."""
+    """Whether all wanted terms are in the polynomial. The constant of the base may be missing: adding it costs
+    little."""
     for monomial, coefficient in wanted.items():
         if monomial == constant and len(wanted) > 1:
             continue

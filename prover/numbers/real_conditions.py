@@ -1,6 +1,6 @@
 """Conditions on floats computed from sizes, from sympy: ``x.size(0) ** 0.5 > 3``.
 
-They become Python source, which computes as the function itself did: sizes are exact, floats are 64 bits wide.
+They become Python source that computes as the user's function does: sizes are exact, floats have 64 bits.
 
 PyTorch's own sympy classes are matched by class name: this file imports no torch.
 """
@@ -18,7 +18,7 @@ from symshape.prover.numbers.sympy_bridge import UnsupportedExpr
 
 
 def real_condition_from_sympy(relation: Any) -> Condition:
-    """The condition; UnsupportedExpr where a function in it is not known."""
+    """The condition; UnsupportedExpr if it contains an unknown function."""
     symbols = sorted(relation.free_symbols, key=str)
     for symbol in symbols:
         if symbol.is_integer is False or (symbol.is_integer is None and symbol.is_real):

@@ -40,7 +40,7 @@ class Simplifier:
         return self._atoms, self._results, self._nested
 
     def simplify(self, expr: Expr) -> Expr:
-        """An expression of the same value wherever the facts hold."""
+        """An expression with the same value wherever the facts hold."""
         if not any(atom.opaque for monomial in expr._polynomial for atom in monomial):
             return expr
         found = self._results.get(expr)
@@ -56,7 +56,8 @@ class Simplifier:
         return result
 
     def with_nested_mods(self, expr: Expr) -> Expr:
-        """n//a - b*(n//(a*b)), which is normal for positive b, as (n//a) % b, which is shorter; for answers only."""
+        """n//a - b*(n//(a*b)), the normal form for positive b, as (n//a) % b, which is shorter; for printed results
+        only."""
         if not any(atom.opaque for atom in expr.atoms):
             return expr
         if expr not in self._nested:  # kept: in e - q*(e//q) all of e is there twice
@@ -96,7 +97,7 @@ class Simplifier:
         return self._atoms[atom]
 
     def _improved(self, atom: Function, whole: Expr) -> Expr:
-        """The atom, whose arguments are simplified, rewritten; the whole when no rule applies."""
+        """The atom, with simplified arguments, rewritten; ``whole`` if no rule applies."""
         if atom.kind == "max":
             return maximum(*self._undominated(atom.args, 1))
         if atom.kind == "min":
@@ -164,9 +165,9 @@ class Simplifier:
 
 
 def _factors(numerator: Polynomial, divisor: Polynomial) -> Iterator[Expr]:
-    """The factors g of the divisor, neither 1 nor the divisor, that are common to it and some term of the numerator.
+    """The factors g of the divisor, neither 1 nor the divisor, that it has in common with some term of the numerator.
 
-    Of a divisor of several terms, also such a factor times what is left when its common factor is taken out.
+    For a divisor of several terms, also such a factor times the rest after its common factor is taken out.
     """
     number, monomial = poly.content(divisor), poly.common_monomial(divisor)
     primitive = poly.divide_exactly(divisor, {monomial: number})

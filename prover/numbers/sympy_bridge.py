@@ -168,12 +168,12 @@ def _convert(expr: Any, names: Names) -> Expr:
 
 
 def _is_integer(function: Any) -> bool:
-    """Whether it has integer values; of those on bits PyTorch does not say so."""
+    """Whether it has integer values; PyTorch does not declare that for bitwise functions."""
     return bool(function.is_integer) or type(function).__name__ in _ON_BITS
 
 
 def _fraction(expr: Any, names: Names) -> tuple[Expr, Expr]:
-    """(numerator, denominator), the denominator 1 or a product of what is divided by."""
+    """(numerator, denominator); the denominator is 1 or the product of all divisors."""
     one = Expr.const(1)
     match expr:
         case sympy.Integer():
@@ -222,7 +222,8 @@ def _ceiling(args: tuple[Any, ...], names: Names) -> Expr:
 
 
 def _truncation(args: tuple[Any, ...], names: Names) -> Expr:
-    """Toward zero: the floor of what is not negative. A true division of ints is exact below 2**53, as sizes are."""
+    """Truncation toward zero: the floor of a nonnegative value. True division of ints is exact below 2**53, as sizes
+    are."""
     numerator, denominator = _fraction(args[0], names)
     if denominator == 1:
         return numerator
@@ -252,9 +253,10 @@ def _shifted_left(args: tuple[Any, ...], names: Names) -> Expr:
 
 
 def _bits_in_common(x: Expr, y: Expr) -> Expr:
-    """``x & y`` where one is a number: of each run of ones in it the bits below its end less those below its start.
+    """``x & y`` where one is a constant: for each run of ones in it, the bits of the other below the run's end minus
+    those below its start.
 
-    Remainders of floor division are bits of two's complement, of negative numbers too.
+    Remainders of floor division are bits in two's complement, for negative numbers too.
     """
     mask = y.as_int()
     if mask is None:

@@ -12,7 +12,7 @@ _OPERATORS = {"floordiv": "//", "mod": "%"}
 
 
 def terms_text(terms: Sequence[Term]) -> str:
-    """Python source of the sum; a positive term comes first where there is one."""
+    """Python source of the sum, a positive term first if there is one."""
     if not terms:
         return "0"
     terms = list(terms)
@@ -53,7 +53,7 @@ def _atom_text(atom: Atom) -> str:
 
 
 def _operand(expr: Expr, *, single_term: bool) -> str:
-    """The text, in parentheses unless it binds tighter than the operator: on the left a product does as well."""
+    """The text, in parentheses unless it binds tighter than the operator; as left operand a product does too."""
     text = expr.python()
     terms = expr.terms
     if len(terms) <= 1:

@@ -8,7 +8,7 @@ from symshape.prover.numbers.condition import Condition
 
 
 def value_of(condition: Condition, values: Mapping[str, int]) -> bool | None:
-    """Whether it holds; None where some divisor in it is 0. KeyError when a symbol is missing."""
+    """The truth of a condition at a point; None if a divisor in it is 0. KeyError if a symbol is missing."""
     try:
         return _evaluate(condition, values)
     except ZeroDivisionError:
@@ -16,7 +16,7 @@ def value_of(condition: Condition, values: Mapping[str, int]) -> bool | None:
 
 
 def holds_everywhere(conditions: Iterable[Condition], values: Mapping[str, int]) -> bool:
-    """Whether each holds, with no divisor 0."""
+    """Whether all conditions hold at a point, and no divisor is 0."""
     return all(value_of(condition, values) for condition in conditions)
 
 

@@ -1,1 +1,2 @@
-"""What normal forms do not decide: integer sets (isl), search, and the store that asks them."""
+"""The solver for conditions that normal forms do not decide: integer sets (isl), branch and bound, and the fact
+store."""

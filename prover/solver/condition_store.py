@@ -32,7 +32,7 @@ _QUICK: Final = 24
 
 @final
 class Checkpoint:
-    """A moment of a store; as a context manager it takes the store back there at its end."""
+    """A saved state of a store; as a context manager it restores the state on exit."""
 
     __slots__ = ("_store", "state")
 
@@ -49,9 +49,9 @@ class Checkpoint:
 
 
 class ConditionStore:
-    """Facts on `Condition`s. Never a wrong answer: what the limits do not suffice for is unknown.
+    """Facts that are `Condition`s, and proofs from them. Sound: if the limits do not suffice, the answer is "unknown".
 
-    Divisors are taken to be nonzero, in facts and in questions. One store must not be used by two threads at once.
+    Divisors are assumed to be nonzero, in facts and in queries. A store must not be used by two threads at once.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -73,9 +73,9 @@ class ConditionStore:
         return frozenset[str]().union(*(fact.condition.symbols for fact in self._state.facts))
 
     def symbol(self, name: str, row: Row) -> Expr:
-        """The variable, within its row from now on; ContradictionError when it has no value left.
+        """Declares a variable with the range and divisor of ``row``; ContradictionError if no value is left.
 
-        Each end of the row, and its divisor, is a fact of its own, with the symbol as origin.
+        Each bound of the row, and its divisor, is a fact of its own, with the symbol as origin.
         """
         value = Expr.symbol(name)
         conditions = [] if row.min is None else [at_least(value, row.min)]
@@ -91,10 +91,10 @@ class ConditionStore:
         return value
 
     def assume(self, condition: Condition, origin: str = "") -> None:
-        """The condition holds from now on.
+        """Adds a fact.
 
-        ContradictionError, which names a smallest set of facts that cannot all hold, when it is known to be false;
-        the store then stays as it was.
+        ContradictionError, with a minimal set of contradicting facts, if the condition is refuted; the store is then
+        unchanged.
         """
         _check_names(condition)
         if condition.kind == "true":
@@ -106,17 +106,17 @@ class ConditionStore:
         self._state = after
 
     def checkpoint(self) -> Checkpoint:
-        """This moment, for `rollback` or `with`."""
+        """The present state, for `rollback` or `with`."""
         return Checkpoint(self, self._state)
 
     def rollback(self, checkpoint: Checkpoint) -> None:
-        """Takes back everything assumed since."""
+        """Removes all facts that were added since the checkpoint."""
         self._state = checkpoint.state
 
     # Questions.
 
     def prove(self, condition: Condition) -> Proof:
-        """Whether the condition follows from the facts, or its negation, or neither."""
+        """Whether the condition follows from the facts, its negation does, or neither."""
         _check_names(condition)
         state = self._state
         reduced = self._without_factors(state, state.reduce(condition))
@@ -144,10 +144,10 @@ class ConditionStore:
         return self._contingent(state, condition, true_at, false_at)
 
     def minimise(self, items: Iterable[tuple[Condition, Sequence[Any]]]) -> list[Merged]:
-        """A shortest list of conditions that says, under the facts, what these (with their origins) say.
+        """A shortest list of conditions that is equivalent under the facts to the given ones (with their origins).
 
-        Exactly equivalent under the facts. Conditions are merged where one can say what two say; what the others imply
-        goes, and leaves its origins to those that imply it. One false condition remains when they contradict the facts.
+        Conditions are merged where one can express two; implied ones are removed, and their origins added to those that
+        imply them. If they contradict the facts, the result is one false condition.
         """
         merged = [Merged(condition, tuple(origins)) for condition, origins in items]
         for item in merged:
@@ -162,7 +162,7 @@ class ConditionStore:
         return self._decided(state, condition, answer, reduced.used.union(*(state.entries[p].used for p in key)))
 
     def _quick_facts(self, state: State, condition: Condition) -> tuple[tuple[int, ...], Facts]:
-        """The positions of the entries that the quick tier looks at, and what it makes of them."""
+        """The entries that the fast engine uses for a condition, by position, and the `Facts` made of them."""
         if self._quick[0] is not state.by_symbol:  # there are other entries, not only other points
             self._quick = state.by_symbol, state.touching(state.by_symbol), {}
         _, every, known = self._quick
@@ -174,7 +174,8 @@ class ConditionStore:
         return key, known[key]
 
     def _without_factors(self, state: State, entry: Entry) -> Entry:
-        """s*e == s*f as e == f where the facts say that s is not 0, and s*e >= 0 as e >= 0 where it is positive."""
+        """Cancels known factors: s*e == s*f becomes e == f where s is known to be nonzero, s*e >= 0 becomes e >= 0
+        where s is positive."""
         if not has_common_factor(entry.condition):
             return entry
         key, facts = self._quick_facts(state, entry.condition)
@@ -189,7 +190,7 @@ class ConditionStore:
         return Proof("proven" if value else "refuted", (), lambda: self._reasons(facts, goal))
 
     def _contingent(self, state: State, condition: Condition, *points: Point) -> Proof:
-        """The answer, once all facts and the condition have been evaluated at both points."""
+        """The answer "contingent", after all facts and the condition have been evaluated at both points."""
         names = {*condition.symbols, *(name for fact in state.facts for name in fact.condition.symbols)}
         ordered = sorted(names, key=natural_key)
         witnesses = tuple(state.complete(point, ordered) for point in points)
@@ -200,7 +201,7 @@ class ConditionStore:
         return Proof("contingent", witnesses)
 
     def _reasons(self, facts: Sequence[Fact], goal: Condition) -> tuple[Reason, ...]:
-        """A small part of the facts with which the goal cannot hold."""
+        """A small subset of the facts that contradicts the goal."""
         budget = self._limits.reasons()
 
         def suffices(part: list[Fact]) -> bool:
@@ -221,7 +222,7 @@ class ConditionStore:
 
 
 def _check_names(condition: Condition) -> None:
-    """Refuses names like those of the symbols that stand for parts of others: "s0//8", "s0/8"."""
+    """SymshapeError for names with a "/", which is reserved for quotients of symbols: "s0//8", "s0/8"."""
     taken = sorted(name for name in condition.symbols if "/" in name)
     if taken:
         raise SymshapeError(f"a symbol's name must not contain '/': {taken[0]}", next_step="call it something else")

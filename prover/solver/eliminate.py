@@ -1,4 +1,4 @@
-"""Eliminates a symbol by solving an equation for it, so that a store can drop it."""
+"""Eliminates a symbol by solving an equation for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symshape.prover.numbers.expr import Expr
 
 
 class Solution(NamedTuple):
-    """name == value wherever the equation holds, with integers for all symbols of the value."""
+    """name == value wherever the equation holds, for all integer values of the symbols in ``value``."""
 
     name: str
     value: Expr

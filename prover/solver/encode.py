@@ -27,31 +27,32 @@ Terms = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The sum of coefficient * variable over `terms`, plus `constant`, is 0 (`equal`) or at least 0."""
+    """A linear constraint: the sum of coefficient * variable over `terms`, plus `constant`, is 0 (`equal`) or at least
+    0."""
 
     terms: Terms
     constant: int
     equal: bool = False
 
     def value(self, point: list[int]) -> int:
-        """The sum at a point."""
+        """The value of the sum at a point."""
         return self.constant + sum(coefficient * point[variable] for variable, coefficient in self.terms)
 
     def holds(self, point: list[int]) -> bool:
-        """Whether the row is true at a point."""
+        """Whether the constraint holds at a point."""
         value = self.value(point)
         return value == 0 if self.equal else value >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """All the rows, and of each clause one alternative."""
+    """All of the rows, and one alternative of each clause."""
 
     rows: tuple[Row, ...] = ()
     clauses: tuple[Clause, ...] = ()
 
     def holds(self, point: list[int]) -> bool:
-        """Whether it is true at a point."""
+        """Whether it holds at a point."""
         return all(row.holds(point) for row in self.rows) and all(
             any(alternative.holds(point) for alternative in clause) for clause in self.clauses
         )
@@ -62,7 +63,7 @@ _NEVER: Final = Conjunction((Row((), -1),))
 
 
 class Linear(dict[int, int]):
-    """A linear expression while it is built: coefficients by variable, and a constant."""
+    """A linear expression under construction: coefficients by variable, and a constant."""
 
     constant = 0
 
@@ -86,7 +87,7 @@ class Linear(dict[int, int]):
 
 @dataclass
 class Problem:
-    """Rows, clauses and products over numbered variables; `add` takes conditions in."""
+    """Rows, clauses and products over numbered variables, to which `add` adds conditions."""
 
     rows: list[Row] = field(default_factory=list)
     clauses: list[Clause] = field(default_factory=list)
@@ -96,7 +97,7 @@ class Problem:
     _functions: dict[Atom, int] = field(default_factory=dict)
 
     def add(self, conditions: Iterable[Condition]) -> None:
-        """Requires the conditions."""
+        """Adds conditions, all of which must hold."""
         for condition in conditions:
             part = self._conjunction(condition)
             self.rows += part.rows
@@ -139,7 +140,7 @@ class Problem:
         return result
 
     def product(self, left: int, right: int) -> int:
-        """The variable that is the product of two."""
+        """The variable for the product of two variables."""
         key = (left, right) if left <= right else (right, left)
         found = self.products.get(key)
         if found is None:
@@ -194,12 +195,12 @@ class Problem:
 
 
 def _remainder(rest: Linear, divisor: Linear) -> list[Row]:
-    """0 <= rest <= divisor - 1."""
+    """The constraints 0 <= rest <= divisor - 1."""
     return [rest.row(), divisor.plus(rest, -1).row(-1)]
 
 
 def is_linear(expr: Expr) -> bool:
-    """Whether isl decides it exactly: no products, no division by anything but a number."""
+    """Whether isl alone decides a condition on it exactly: no products, and no division except by constants."""
     return all(len(monomial) <= 1 and all(_is_linear_atom(atom) for atom in monomial) for monomial in expr._polynomial)
 
 

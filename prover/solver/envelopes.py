@@ -1,9 +1,9 @@
 """Linear constraints that a product ``m = x*y`` satisfies (McCormick envelopes).
 
-From ranges of the factors, McCormick's envelope (G. P. McCormick, Mathematical Programming 10, 1976): the product of
-two numbers that are not negative, x - low(x) and y - low(y) and so on, is not negative. From rows, the same with a row
-as one of the numbers where all products that come up have a variable (reformulation-linearisation: H. D. Sherali and
-W. P. Adams, 1990).
+From ranges of the factors: McCormick's envelope (G. P. McCormick, Mathematical Programming 10, 1976), since the product
+of two nonnegative numbers, such as x - low(x) and y - low(y), is nonnegative. From rows: the same with a row as one of
+the numbers, if all products that occur have a variable (reformulation-linearisation: H. D. Sherali and W. P. Adams,
+1990).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Products = Mapping[tuple[int, int], int]
 
 
 def envelopes(products: Products, ranges: Ranges) -> Iterator[Row]:
-    """Rows for every product; an equality where a factor has one value."""
+    """The rows for every product; equalities if a factor has a single value."""
     for (left, right), result in products.items():
         if ranges.width(left) == 0:
             yield _scaled(result, right, ranges.low[left] or 0)
@@ -31,7 +31,7 @@ def envelopes(products: Products, ranges: Ranges) -> Iterator[Row]:
 
 
 def row_products(rows: Iterable[Row], products: Products, ranges: Ranges) -> Iterator[Row]:
-    """Each row times each end of a factor's range, where every product in it has a variable."""
+    """The product of each row with each bound of a factor's range, if every product in it has a variable."""
     factors = sorted({factor for pair in products for factor in pair})
     if not factors:
         return

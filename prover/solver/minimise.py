@@ -22,7 +22,7 @@ _FEW: Final = 24
 
 @final
 class Minimiser:
-    """One run over one list. The items are facts of a state of its own while it lasts."""
+    """One minimisation of one list. While it runs, the items are facts of a state of their own."""
 
     def __init__(self, state: State, presburger: Presburger, limits: Limits) -> None:
         self._base = self._state = state
@@ -31,9 +31,9 @@ class Minimiser:
         self._items: dict[int, Merged] = {}
 
     def run(self, items: Sequence[Merged]) -> list[Merged]:
-        """Items that are together equivalent to the given ones wherever the facts hold, none implied by the others.
+        """A list that is equivalent to the items wherever the facts hold, in which no item is implied by the others.
 
-        As far as the limits suffice; what they leave open stays in.
+        As far as the limits suffice: an item that could not be decided is kept.
         """
         waiting = merge(items)
         for stage in range(3):  # sums first: they tell which remainders, and then which bounds, are the same
@@ -49,7 +49,7 @@ class Minimiser:
         return merge(self._items.values())
 
     def _add(self, items: Iterable[Merged]) -> Merged | None:
-        """Takes the items in, less those that are plain repetitions; one that is false when they contradict."""
+        """Adds the items, without repetitions; returns one that is false if they contradict the facts."""
         fresh = []
         for item in items:
             reduced = self._state.reduce(item.condition)
@@ -80,7 +80,8 @@ class Minimiser:
         return satisfy(state, goal, self._presburger, self._limits.question(), thorough=False)
 
     def _try_without(self, number: int, others: State | None) -> bool:
-        """Leaves an item out if the others imply it, else parts of it; False when there is no state of the others."""
+        """Removes an item if the others imply it, else parts of it; False if the state cannot be built without the
+        item."""
         if others is None:
             return False
         item = self._items[number]
@@ -94,12 +95,12 @@ class Minimiser:
         return True
 
     def _leave(self, item: Merged, used: Iterable[int]) -> None:
-        """An item goes; its origins go to the items of a small set that implies it."""
+        """Removes an item, and adds its origins to the items of a small set that implies it."""
         for heir in self._involved(negation(item.condition), used):
             self._items[heir] = self._items[heir].joined(item.origins)
 
     def _involved(self, goal: Condition, used: Iterable[int]) -> list[int]:
-        """A small set of items with which, and the facts used, the goal cannot hold."""
+        """A small set of items that, with the used facts, contradicts the goal."""
         heirs = [number for number in sorted(used) if number in self._items]
         if len(heirs) < 2 or self._reasons.is_spent:
             return heirs
@@ -115,7 +116,8 @@ class Minimiser:
         return smallest(heirs, suffices)
 
     def _try_without_equation(self, equation: Condition) -> None:
-        """Leaves an item out, if the others imply it, that the state is built on: by a state built anew."""
+        """Removes an equation that the state has substituted, if the others imply it: a new state is built without
+        it."""
         state = self._base
         others: dict[int, Merged] = {}
         for item in self._items.values():
@@ -129,7 +131,7 @@ class Minimiser:
             self._leave(left, found.used)
 
     def _shorten(self, number: int, others: State) -> None:
-        """Leaves out the operands of an "or" that cannot hold, and of an "and" that hold anyway."""
+        """Removes operands of an "or" that cannot hold, and operands of an "and" that always hold."""
         item = self._items[number]
         kind, operands = item.condition.kind, list(item.condition.operands)
         if kind not in ("and", "or"):
@@ -147,7 +149,7 @@ class Minimiser:
 
 
 def _stage(condition: Condition) -> int:
-    """0 for equations, 1 for remainders, 2 for all else."""
+    """The order of removal: 0 for equations, 1 for remainders, 2 for all others."""
     if condition.kind != "eq":
         return 2
     return 0 if remainder_of(condition) is None else 1

@@ -1,4 +1,5 @@
-"""Moves a known point so that one more condition holds: enough for most queries to a large store."""
+"""Local search: changes a few symbols of a known satisfying point so that one more condition holds. Cheap on large
+stores."""
 
 from __future__ import annotations
 
@@ -21,15 +22,16 @@ _STEPS: Final = (0, 1, -1, 2, -2, 3, -3)
 def moved(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
-    """A point like the base, at which all entries hold, in which some of the named symbols have other values.
+    """A point at which all entries and the goal hold, which differs from ``base`` in some of the named symbols; else
+    None.
 
-    The base must satisfy all entries that mention none of the names.
+    All entries that mention none of the names must hold at ``base``.
     """
     return one_moved(state, goal, base, names) or some_moved(state, goal, base, names, presburger, budget)
 
 
 def one_moved(state: State, goal: Condition, base: Point, names: Set[str]) -> Point | None:
-    """The same where one of the named symbols alone has another value."""
+    """``moved`` by changing exactly one of the named symbols."""
     whole = Entry.of(goal)
     for name in sorted(names):
         point = _one_moved(state, whole, base, name)
@@ -41,7 +43,7 @@ def one_moved(state: State, goal: Condition, base: Point, names: Set[str]) -> Po
 def moved_widely(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
-    """The same with other symbols as well: ever more of those that the names share entries with most."""
+    """``moved`` by changing further symbols too: first those that share the most entries with the names."""
     for free in _neighbourhoods(state, names):
         point = some_moved(state, goal, base, free, presburger, budget)
         if point is not None:
@@ -60,7 +62,8 @@ def _neighbourhoods(state: State, names: Set[str]) -> Iterator[Set[str]]:
 
 
 def _one_moved(state: State, goal: Entry, base: Point, name: str) -> Point | None:
-    """Only one symbol has another value: the linear entries give its range, and a few values in it are tried."""
+    """``moved`` by changing this symbol: its range follows from the linear entries, and a few values in it are
+    tried."""
     entries = [goal, *(state.entries[position] for position in state.by_symbol.get(name, ()))]
     value = base.get(name, 1)
     low: int | None = None
@@ -92,7 +95,7 @@ def _one_moved(state: State, goal: Entry, base: Point, name: str) -> Point | Non
 def some_moved(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
-    """Only the named symbols have other values, which isl finds."""
+    """``moved`` by changing the named symbols only, with values that isl finds."""
     fixed = _fixed([Entry.of(goal), *(state.entries[position] for position in state.touching(names))], base, names)
     if fixed is None or any(condition.kind == "false" for condition in fixed):
         return None
@@ -104,9 +107,10 @@ def some_moved(
 
 
 def _fixed(entries: Iterable[Entry], base: Point, names: Set[str]) -> list[Condition] | None:
-    """What the entries say of the named symbols, all others as in the base; None where that has no value.
+    """The entries as conditions on the named symbols alone, all other symbols as in ``base``; None if one has no value
+    there.
 
-    Of linear inequalities with the same slopes only the tightest stays.
+    Of parallel linear inequalities only the tightest is kept.
     """
     tightest: dict[tuple[tuple[str, int], ...], int] = {}
     result: list[Condition] = []

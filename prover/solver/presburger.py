@@ -27,11 +27,11 @@ _QUOTA: Final = "maximal number of operations"
 
 
 class OutOfBudget(Exception):
-    """The work allowed is done, and there is no answer."""
+    """The allowed work is used up, without an answer."""
 
 
 class Budget:
-    """The work that may still be done: isl operations, and sets looked at."""
+    """The remaining work: isl operations, and sets examined."""
 
     def __init__(self, operations: int, sets: int) -> None:
         self.operations, self.sets = operations, sets
@@ -39,17 +39,17 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more can be asked."""
+        """Whether the budget is used up."""
         return self.sets <= 0 or self.operations < _ATTEMPTS[0]
 
     def charge(self, operations: int) -> None:
-        """Takes operations off; OutOfBudget when there are not enough left."""
+        """Subtracts isl operations; OutOfBudget if too few are left."""
         if operations > self.operations:
             raise OutOfBudget
         self.operations -= operations
 
     def charge_set(self) -> None:
-        """Takes one set off; OutOfBudget when none is left."""
+        """Subtracts one set; OutOfBudget if none is left."""
         if self.sets <= 0:
             raise OutOfBudget
         self.sets -= 1
@@ -57,7 +57,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The work allowed: isl operations (of about 0.1 ms) and sets looked at, for one question and for its reasons."""
+    """The allowed work for one query and for its reasons: isl operations (of about 0.1 ms) and sets examined."""
 
     operations: int = 16384
     sets: int = 64
@@ -65,16 +65,16 @@ class Limits:
     reason_sets: int = 128
 
     def question(self) -> Budget:
-        """The budget of one query."""
+        """A new budget for one query."""
         return Budget(self.operations, self.sets)
 
     def reasons(self) -> Budget:
-        """The budget of finding a small set of reasons."""
+        """A new budget for finding a small set of reasons."""
         return Budget(self.reason_operations, self.reason_sets)
 
 
 class Presburger:
-    """Answers about sets of rows in a context of its own."""
+    """Integer points of sets of rows, computed in an isl context of its own."""
 
     @cached_property
     def _isl(self) -> Any:
@@ -87,9 +87,9 @@ class Presburger:
         return self._isl.Context()
 
     def point(self, rows: Iterable[Row], size: int, budget: Budget) -> list[int] | None:
-        """Some integer point of variables 0..size-1 at which all rows hold; None when there is none.
+        """An integer point of variables 0..size-1 that satisfies all rows; None if there is none.
 
-        OutOfBudget when the budget ends first.
+        OutOfBudget if the budget does not suffice.
         """
         budget.charge_set()
         wanted = self._set(list(rows), size)

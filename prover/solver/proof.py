@@ -14,7 +14,7 @@ Status = Literal["proven", "refuted", "contingent", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A fact as people see it: its text and where it was assumed ("" when nobody said)."""
+    """A fact as it is shown to people: its text, and where it was assumed ("" if unknown)."""
 
     text: str
     origin: str = ""
@@ -25,20 +25,20 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A condition that holds, and where it comes from. Bounds and divisors of symbols are facts like any other."""
+    """A condition that is assumed, and its origin. Ranges and divisors of symbols are facts too."""
 
     condition: Condition
     origin: str = ""
 
     @property
     def reason(self) -> Reason:
-        """The fact as people see it."""
+        """The fact as it is shown to people."""
         return Reason(str(self.condition), self.origin)
 
 
 @final
 class Proof:
-    """An answer.
+    """The answer to a query.
 
     ``status``     "proven": true wherever the facts hold; "refuted": false there; "contingent": there are points of
                    both kinds; "unknown": the budget ended first, nothing is claimed
@@ -57,7 +57,7 @@ class Proof:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        """The facts used, none of which can be left out as far as the budget allowed to try."""
+        """The facts that imply the answer; minimal, as far as the budget allowed."""
         return self._find_reasons() if self._find_reasons is not None else ()
 
     def __repr__(self) -> str:

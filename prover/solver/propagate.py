@@ -18,7 +18,7 @@ _LARGEST: Final = 1 << 512
 
 @final
 class Ranges:
-    """Least and greatest value of each variable, None where there is no bound."""
+    """The range of each variable; None for no bound."""
 
     __slots__ = ("changed", "high", "low")
 
@@ -30,24 +30,24 @@ class Ranges:
         return Ranges(list(self.low), list(self.high))
 
     def raise_low(self, variable: int, value: int) -> None:
-        """variable >= value from now on; of a very large value this says less."""
+        """Requires variable >= value; a very large value is clamped, which weakens the bound."""
         value, low = min(value, _LARGEST), self.low[variable]
         if value >= -_LARGEST and (low is None or value > low):
             self.low[variable], self.changed = value, True
 
     def lower_high(self, variable: int, value: int) -> None:
-        """variable <= value from now on; of a very large value this says less."""
+        """Requires variable <= value; a very large value is clamped, which weakens the bound."""
         value, high = max(value, -_LARGEST), self.high[variable]
         if value <= _LARGEST and (high is None or value < high):
             self.high[variable], self.changed = value, True
 
     def width(self, variable: int) -> int | None:
-        """How many values it has, less one; None for infinitely many."""
+        """The number of values of a variable minus one; None for infinitely many."""
         low, high = self.low[variable], self.high[variable]
         return None if low is None or high is None else high - low
 
     def is_empty(self) -> bool:
-        """Whether some variable has no value left."""
+        """Whether some variable has an empty range."""
         return any(
             low is not None and high is not None and low > high for low, high in zip(self.low, self.high, strict=True)
         )
@@ -76,7 +76,7 @@ def propagate(rows: Iterable[Row], products: Mapping[tuple[int, int], int], rang
 
 
 def _narrow(terms: tuple[tuple[int, int], ...], constant: int, ranges: Ranges) -> bool:
-    """Takes sum + constant >= 0; False when the greatest value of the sum is below that."""
+    """Narrows ranges by sum + constant >= 0; False if the greatest possible value of the sum is below that."""
     low, high = ranges.low, ranges.high
     unbounded = -1
     greatest = constant

@@ -1,4 +1,4 @@
-"""Minimal subsets: the facts that an answer needs, and the facts that can be relevant to a condition."""
+"""Minimal subsets (delta debugging): the facts that imply an answer; and the facts that are relevant to a condition."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ T = TypeVar("T")
 
 
 def smallest(items: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]:
-    """Items that suffice while none can be left out, given that all suffice and that more never harm.
+    """A subset of the items that passes the test ``suffices`` and is minimal. All items must pass, and supersets of
+    passing sets too.
 
-    Leaves out halves before quarters before single ones (A. Zeller and R. Hildebrandt, "Simplifying and isolating
-    failure-inducing input", 2002). Later items go first. A test that answers False for want of budget keeps an item
-    too many, which is no error.
+    Removes halves, then quarters, then single items (A. Zeller and R. Hildebrandt, "Simplifying and isolating
+    failure-inducing input", 2002); later items first. If the test answers False because its budget is spent, an item
+    too many is kept, which is sound.
     """
     kept = list(items)
     if not kept or suffices([]):

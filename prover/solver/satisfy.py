@@ -1,8 +1,8 @@
-"""Decides whether one condition can hold together with all facts; facts are added only as points violate them.
+"""Decides whether a condition is satisfiable together with all facts; facts are added only as points violate them.
 
-Entries that are near the condition are solved for; the other symbols keep their values of a known point; entries that
-this breaks join, and so on. (Counterexample-guided refinement: E. Clarke et al., CAV 2000.) No solution for some facts
-is no solution for all; a point counts only when every entry that it could break was evaluated there.
+The condition is solved with the entries near it; other symbols keep their values of a known point; entries that this
+violates are added, and so on. (Counterexample-guided refinement: E. Clarke et al., CAV 2000.) No solution under some
+facts implies none under all; a point counts only if every entry that it could violate was evaluated there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _MAX_ROUNDS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer: "sat" with a point of free symbols, "unsat" with the numbers of facts that suffice, or "unknown"."""
+    """The result: "sat" with a point of the free symbols, "unsat" with the numbers of facts that suffice, or
+    "unknown"."""
 
     kind: Literal["sat", "unsat", "unknown"]
     point: Point | None = None
@@ -36,7 +37,8 @@ class Found:
 
 
 def satisfy(state: State, goal: Condition, presburger: Presburger, budget: Budget, *, thorough: bool = True) -> Found:
-    """Whether the goal can hold together with all facts; less work goes into finding a point if not `thorough`."""
+    """Whether the goal is satisfiable together with all facts; without ``thorough`` less work is spent on finding a
+    point."""
     reduced = state.reduce(goal)
     whole = Entry.of(reduced.condition)
     for point in state.points:
@@ -48,7 +50,8 @@ def satisfy(state: State, goal: Condition, presburger: Presburger, budget: Budge
 
 
 def extended(state: State, fact: Fact, presburger: Presburger, budget: Budget) -> State | Found:
-    """The state with one fact more; or, when they cannot all hold, the facts (the new one is the last) that say so."""
+    """The state with one more fact; or, if they contradict, the result with the contradicting facts (the new one is
+    last)."""
     after = state.with_fact(fact)
     contradicting = after.contradiction()
     if contradicting is not None:
@@ -76,7 +79,8 @@ def _refine(
     budget: Budget,
     thorough: bool,
 ) -> Found:
-    """The goal with all entries, of which the base breaks only those named (no base: any of them may be broken)."""
+    """Solves the goal with all entries, of which ``base`` violates only those named (without a base: any may be
+    violated)."""
     names = goal.symbols.union(*(state.entries[position].condition.symbols for position in broken))
     positions, all_of_them = state.surroundings(names, _SMALL)
     far = base is not None and not all_of_them
@@ -114,7 +118,7 @@ def _refine(
 
 
 def _layered(state: State, goal: Condition, presburger: Presburger, budget: Budget) -> Point | None:
-    """A point of the linear entries first, then moved, a few symbols at a time, to where the others hold as well."""
+    """A point that satisfies the linear entries, then changed, a few symbols at a time, to satisfy the others."""
     every = state.touching(state.by_symbol)
     linear = [position for position in every if state.entries[position].slopes is not None]
     point = _solve(state, goal, linear, presburger, budget).point

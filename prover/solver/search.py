@@ -1,9 +1,9 @@
 """Branch and bound for a point at which conditions hold: branches where isl's point violates an "or" or a product.
 
-A point of the rows may break an "or" or a product. Then the set is split so that the point is in no part: one part for
-each alternative; or, for m = x*y broken at x = v, the parts x <= v - 1, x == v (where the product is linear) and
-x >= v + 1, with tighter envelopes each. That is spatial branch and bound (see A. H. Land and A. G. Doig, 1960), and
-complete where the factors have finitely many values, given the budget.
+A point that satisfies the rows may violate an "or" or a product. Then the set is split so that no part contains the
+point: one part for each alternative; or, for m = x*y violated at x = v, the parts x <= v - 1, x == v (where the product
+is linear) and x >= v + 1, with tighter envelopes each. That is spatial branch and bound (see A. H. Land and A. G. Doig,
+1960), and complete if the factors have finitely many values, given the budget.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _RAW_SETS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a search: "sat" with a point at which the conditions were evaluated and hold; "unsat"; or "unknown"."""
+    """The result of a search: "sat" with a point at which all conditions were evaluated and hold; "unsat"; or
+    "unknown"."""
 
     kind: Literal["sat", "unsat", "unknown"]
     point: Point | None = None
@@ -36,7 +37,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the search space: rows besides the problem's, clauses still open, ranges."""
+    """A part of the search space: rows in addition to the problem's, clauses not yet decided, ranges."""
 
     rows: tuple[Row, ...]
     clauses: tuple[Clause, ...]
@@ -44,7 +45,7 @@ class _Part:
 
 
 def solve(conditions: Sequence[Condition], presburger: Presburger, budget: Budget) -> Outcome:
-    """Whether all the conditions can hold at once. Every divisor in them is taken to be nonzero."""
+    """Whether the conjunction of the conditions is satisfiable. Divisors in them are assumed to be nonzero."""
     if any(condition.kind == "false" for condition in conditions):
         return Outcome("unsat")
     linear = all(_is_linear(condition) for condition in conditions)
@@ -57,14 +58,14 @@ def solve(conditions: Sequence[Condition], presburger: Presburger, budget: Budge
 
 
 def _solve_normalised(conditions: Sequence[Condition], presburger: Presburger, budget: Budget) -> Outcome:
-    """With equalities substituted and products cancelled first: fewer variables."""
+    """``solve`` after substituting equalities and cancelling products: fewer variables."""
     facts = facts_from(conditions)
     normal = [condition.map_exprs(facts.normal) for condition in conditions]
     return _Search(conditions, normal, presburger, budget, facts.normal).run()
 
 
 def impossible(facts: Sequence[Condition], goal: Condition, presburger: Presburger, budget: Budget) -> bool:
-    """Whether it is found that the goal cannot hold together with the facts."""
+    """Whether the goal is proven to contradict the facts; False if not decided."""
     if budget.is_spent:
         return False
     outcome = solve([*facts, goal], presburger, budget)
@@ -80,7 +81,7 @@ def _same(expr: Expr) -> Expr:
 
 
 class _Search:
-    """One depth-first search. `normal` are the conditions to encode, `restore` tells an expression in their symbols."""
+    """One depth-first search. `normal` are the conditions to encode; `restore` maps an expression to their symbols."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class _Search:
         return self._presburger.point(rows, problem.size, self._budget)
 
     def _named(self, point: list[int]) -> Point | None:
-        """The values of all symbols; those that no row mentions, which a fact made redundant, are 1."""
+        """The values of all symbols; symbols that no row mentions (a fact made them redundant) are 1."""
         values = {symbol: 1 for expr in self._restored.values() for symbol in expr.symbols}
         values.update((name, point[variable]) for name, variable in self._problem.symbols.items())
         try:
@@ -137,7 +138,7 @@ class _Search:
             return None
 
     def _split(self, part: _Part, point: list[int]) -> list[_Part] | None:
-        """Parts that together hold all solutions of the part, and not the point. The last is looked at first."""
+        """Parts whose union has all solutions of the part, and not the point. The last part is searched first."""
         for index, clause in enumerate(part.clauses):
             if any(alternative.holds(point) for alternative in clause):
                 continue
@@ -166,13 +167,13 @@ class _Search:
 
 
 def _branch_key(ranges: Ranges, variable: int) -> tuple[bool, int, int]:
-    """Few values first."""
+    """Variables with few values first."""
     width = ranges.width(variable)
     return width is None, width or 0, variable
 
 
 def _range_rows(ranges: Ranges, products: Mapping[tuple[int, int], int]) -> list[Row]:
-    """The ranges of what products are made of: branches narrow them, and rows alone do not say so."""
+    """The ranges of factors of products as rows: branches narrow ranges, which the problem's rows do not show."""
     result = []
     for variable in sorted({v for pair, product in products.items() for v in (*pair, product)}):
         low, high = ranges.low[variable], ranges.high[variable]

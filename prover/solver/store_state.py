@@ -1,7 +1,7 @@
-"""The immutable state of a store, so that going back to an earlier one is free.
+"""The immutable state of a store, so that restoring an earlier one costs nothing.
 
-Equations are solved as they come: a symbol that equals a sum of others is replaced by it everywhere, so that all else
-is about fewer symbols. Every replaced condition remembers the facts that went into it.
+Equations are solved when they are added: a symbol that equals a sum of others is replaced by it everywhere, so that
+other conditions have fewer symbols. Every rewritten condition keeps the numbers of the facts that it follows from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE: Final[Numbers] = frozenset()
 class Entry(NamedTuple):
     """A condition on free symbols, and the numbers of the facts that it follows from.
 
-    ``slopes`` are the coefficients of a linear inequality, by symbol; None for any other condition.
+    ``slopes``: the coefficients of a linear inequality, by symbol; None for any other condition.
     """
 
     condition: Condition
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
     @staticmethod
     def of(condition: Condition, used: Numbers = _NONE) -> Entry:
-        """The entry, its slopes found."""
+        """The entry for a condition, with its slopes."""
         polynomial = condition.expr._polynomial
         if condition.kind != "ge" or any(len(monomial) > 1 for monomial in polynomial):
             return Entry(condition, used)
@@ -49,14 +49,14 @@ class Entry(NamedTuple):
         return Entry(condition, used, slopes)
 
     def sum_at(self, point: Point) -> int:
-        """The value of a linear inequality's sum."""
+        """The value at a point of the sum of a linear inequality."""
         total = self.condition.expr.constant
         for name, slope in (self.slopes or {}).items():
             total += slope * point.get(name, 1)
         return total
 
     def holds(self, point: Point) -> bool | None:
-        """Whether it holds at a point, of which symbols that it lacks are 1; None where it has no value."""
+        """Whether it holds at a point, in which missing symbols are 1; None if a divisor is 0."""
         if self.slopes is not None:
             return self.sum_at(point) >= 0
         missing = self.condition.symbols - point.keys()
@@ -72,7 +72,7 @@ class Solved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Facts in the order they were assumed, and what they say about the free symbols.
+    """Facts in the order they were assumed, and the conditions on the free symbols that follow from them.
 
     ``entries``    conditions that are, with ``solved``, equivalent to the facts; decided ones are left out of the index
     ``by_symbol``  for each free symbol the positions of the entries that mention it
@@ -91,17 +91,17 @@ class State:
 
     @property
     def is_search_due(self) -> bool:
-        """Whether to look for a point with all that there is: not soon after that failed."""
+        """Whether to search for a satisfying point: not soon after such a search failed."""
         return bool(self.points) or 2 * len(self.facts) >= 3 * self.searched
 
     def without_search(self) -> State:
-        """The same state, in which such a search has just failed."""
+        """The same state, with a note that a search for a point has just failed."""
         return replace(self, searched=len(self.facts))
 
     # The free symbols.
 
     def reduce(self, condition: Condition) -> Entry:
-        """The condition on free symbols only, and the facts that this took."""
+        """The condition on free symbols only, and the facts that were used to rewrite it."""
         known = [(name, self.solved[name]) for name in condition.symbols if name in self.solved]
         if not known:
             return Entry.of(condition)
@@ -122,7 +122,7 @@ class State:
     # Other states.
 
     def with_fact(self, fact: Fact) -> State:
-        """The state with one fact more, and without points."""
+        """The state with one more fact, and without points."""
         number = len(self.facts)
         state = replace(self, facts=(*self.facts, fact), points=())
         parts = fact.condition.operands if fact.condition.kind == "and" else (fact.condition,)
@@ -132,7 +132,7 @@ class State:
         return state
 
     def with_points(self, points: Iterable[Point]) -> State:
-        """The state with these points first, at which all entries must hold."""
+        """The state with these points first; all entries must hold at them."""
         kept: list[Point] = []
         for point in (*points, *self.points):
             if len(kept) < _MAX_POINTS and point not in kept:
@@ -140,13 +140,13 @@ class State:
         return replace(self, points=tuple(kept))
 
     def without(self, number: int) -> State | None:
-        """A state in which one fact, and what followed from it, is found no more; None when it solved a symbol."""
+        """The state without one fact and its consequences; None if a symbol was solved by it."""
         if any(number in used for _, used in self.solved.values()):
             return None
         return self._less([position for position, (_, used, _) in enumerate(self.entries) if number in used])
 
     def _less(self, positions: Iterable[int]) -> State:
-        """The state without some entries, which keep their positions but are found no more."""
+        """The state without some entries; the others keep their positions."""
         by_symbol = dict(self.by_symbol)
         for position in positions:
             for name in self.entries[position].condition.symbols:
@@ -163,7 +163,7 @@ class State:
         return replace(self, entries=(*self.entries, entry), by_symbol=by_symbol)
 
     def _with_solved(self, name: str, this: Solved) -> State:
-        """The symbol replaced everywhere; what was known of it is now known of its value."""
+        """Replaces a symbol everywhere; its conditions become conditions on its value."""
         solved = dict(self.solved)
         for other, (value, used) in self.solved.items():
             if name in value.symbols:
@@ -184,7 +184,7 @@ class State:
     # Entries.
 
     def contradiction(self) -> Numbers | None:
-        """The facts behind an entry that is false as it stands; None when there is none."""
+        """The facts of an entry that is false as it stands; None if there is none."""
         return next((used for condition, used, _ in self.entries if condition.kind == "false"), None)
 
     def touching(self, names: Iterable[str]) -> list[int]:
@@ -194,7 +194,7 @@ class State:
     def surroundings(self, names: Iterable[str], limit: int) -> tuple[list[int], bool]:
         """The positions of entries connected with the symbols, nearest first, and whether these are all.
 
-        Entries of only the symbols known so far come before those that bring in new ones; at most `limit`.
+        Entries that mention only symbols reached so far come before those that add symbols; at most `limit`.
         """
         known, chosen = set(names), dict[int, None]()
         fresh = set(known)
@@ -210,9 +210,9 @@ class State:
         return list(chosen), True
 
     def nearest(self, positions: Iterable[int], known: AbstractSet[str]) -> list[int]:
-        """The same positions, entries with the fewest symbols besides the known ones first."""
+        """The positions, sorted by the number of symbols that are not known."""
         return sorted(positions, key=lambda position: len(self.entries[position].condition.symbols - known))
 
     def violated(self, point: Point, names: Iterable[str]) -> list[int]:
-        """The positions of entries that do not hold at a point, of those that mention the symbols."""
+        """The positions of those entries that mention the symbols and do not hold at a point."""
         return [position for position in self.touching(names) if not self.entries[position].holds(point)]

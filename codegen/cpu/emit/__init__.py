@@ -1,1 +1,1 @@
-"""A ``LoopKernel`` as MLIR text."""
+"""Prints a ``LoopKernel`` as MLIR text, vectorised. Entry point: ``kernel.emit_cpu``."""

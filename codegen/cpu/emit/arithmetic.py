@@ -44,7 +44,7 @@ def apply(state: State, instr: Instr, operands: list[Value]) -> Value:
 
 
 def _computed(state: State, instr: Instr, operands: list[Value], uniform: bool) -> Value:
-    """The value of an instruction that has no form of its own, by the tables."""
+    """The value of an instruction that needs no code of its own: from the tables of operations."""
     if instr.op == "arith.select":
         return _select(state, instr, operands, uniform)
     names = [operand.name if uniform else state.lanes(operand) for operand in operands]
@@ -103,7 +103,8 @@ def _select(state: State, instr: Instr, operands: list[Value], uniform: bool) ->
 
 
 def _affine_sum(sign: int, state: State, instr: Instr, operands: list[Value]) -> Value | None:
-    """Base and stride of a sum of index values, one of which runs along the lanes; None where lanes are needed."""
+    """The sum of two index values as base and stride, if at most one varies along the lanes and is affine; else
+    None."""
     left, right = operands
     if not (left.affine and right.affine) or types.register(instr.dtype) != "i64":
         return None

@@ -1,9 +1,9 @@
 """Associative scans in blocks: each block is scanned, then combined with the total of the blocks before it.
 
-Brackets are set as a tree of some levels, of which none is long, so that rounding errors grow as slowly as those of
-eager mode, whose tree is over pairs. The tree depends on the length alone: results do not depend on the number of
-threads, which take different rows. Where the points of a row lie side by side in memory, the points of a vector are
-combined with those 1, 2, 4, ... before them, and the rows do not wait for one another's latency.
+The order of combination is a tree of a few levels with short blocks, so that rounding errors grow as slowly as in eager
+mode, whose tree is over pairs. The tree depends on the length alone: results do not depend on the number of threads,
+which take different rows. Where the points of a row are contiguous in memory, the points of a vector are combined with
+those at distance 1, 2, 4, ... (Hillis and Steele), and the latency of one row overlaps with other rows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Parts = list[Names]  # of each vector of rows
 
 @dataclass(frozen=True)
 class Code:
-    """The full-level instructions: before anything is combined, the function that combines, and what follows from
-    results."""
+    """The full-level instructions of a scan: those before the combination, the combination function, and those that use
+    its results."""
 
     before: tuple[Instr, ...]
     combine: tuple[Instr, ...]
@@ -40,7 +40,7 @@ class Code:
 
 
 def read(kernel: LoopKernel) -> Code:
-    """An associative scan's instructions by when they are computed."""
+    """Splits the instructions of an associative scan by when they are computed."""
     code = [instr for instr in kernel.code if not instr.row]
     maker = {number: instr for instr in code for number in instr.results}
     carries = tuple(sorted((i for i in code if i.op == "carry"), key=lambda i: i.carry))
@@ -58,7 +58,7 @@ def read(kernel: LoopKernel) -> Code:
 
 
 def _made(maker: dict[int, Instr], numbers: Sequence[int], given: Sequence[str]) -> set[Instr]:
-    """The instructions that values are made by; what is ``given`` is not."""
+    """The instructions that the values depend on, except for those that are ``given``."""
     found: set[Instr] = set()
     waiting = list(numbers)
     while waiting:
@@ -71,18 +71,19 @@ def _made(maker: dict[int, Instr], numbers: Sequence[int], given: Sequence[str])
 
 @dataclass(frozen=True)
 class Prefix:
-    """The combination of all points before a point. ``there``: an i1, whether there are any; None: it is known that
-    there are none, and ``parts`` mean nothing."""
+    """The combination of all points before a point. ``there``: an i1, whether there are any; None: there are none, and
+    ``parts`` are unspecified."""
 
     there: str | None
     parts: Parts
 
 
 class Rows:
-    """The scan of one row, or of vectors of rows.
+    """Writes the scan of one row, or of vectors of rows.
 
-    ``values``: the row level's, of each vector. ``lane``: the dim that runs over the rows, the first of them, where
-    they end, and whether all lanes are before that. ``along``: the dim whose points are the lanes, of one row."""
+    ``values``: row-level values, per vector. ``lane``: (dim that runs over the rows, index of the first row, end,
+    whether all lanes are before the end). ``along``: the dim along the lanes instead, if one row is scanned.
+    """
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Rows:
         self.kinds = [types.register(t) if self.uniform else state.vector(types.register(t)) for t in self.code.dtypes]
 
     def run(self) -> None:
-        """All of its points."""
+        """Writes the loops over all points."""
         reduced = [dim for dim in self.state.kernel.dims if dim.reduced]
         if self.along is None:
             self._nest(reduced, Prefix(None, self._nothing()))
@@ -123,7 +124,7 @@ class Rows:
     # Levels.
 
     def _nest(self, dims: Sequence[Dim], prefix: Prefix) -> Parts:
-        """The loops over reduced dims; what all of the points make."""
+        """Loops over the reduced dims; returns the combination of all their points."""
         dim, *others = dims
         zero, end = self.state.constant(0, "i64"), scalar(self.state, dim.size)
         if not others:
@@ -136,7 +137,7 @@ class Rows:
         return self._loop((zero, end, self.state.constant(1, "i64")), inside)
 
     def _blocks(self, level: int, dim: Dim, begin: str, end: str, prefix: Prefix) -> Parts:
-        """The blocks of a level in [begin, end); what they make together."""
+        """Loops over the blocks of one level in [begin, end); returns their combination."""
         pure, steps = self.state.writer.pure, self.state.width if self.along is not None else 1
         size = self.state.constant(_BLOCKS[level] * steps, "i64")
 
@@ -150,7 +151,7 @@ class Rows:
         return self._loop((begin, end, size), inside)
 
     def _loop(self, bounds: tuple[str, str, str], inside: Callable[[str, Prefix], Parts]) -> Parts:
-        """``inside(index, what this loop has made so far)`` is what it has made then."""
+        """A loop that carries the combination so far: ``inside(index, combination so far)`` returns the next one."""
         count = len(self.kinds)
 
         def body(index: str, names: list[str]) -> list[str]:
@@ -165,7 +166,7 @@ class Rows:
         return [names[k : k + count] for k in range(0, len(names), count)]
 
     def _extended(self, outer: Prefix, own: Prefix) -> Prefix:
-        """The prefix of the points of a block: that of its level, extended by the level's own."""
+        """The prefix of the points in a block: the prefix of the enclosing level, combined with that of this level."""
         if outer.there is None:
             return own
         assert own.there is not None
@@ -176,11 +177,11 @@ class Rows:
         return Prefix(there, parts)
 
     def _joined(self, own: Prefix, made: Parts) -> Parts:
-        """The result of a loop after one more block."""
+        """The combination carried by a loop, after one more block."""
         return [self._after(own.there, a, b, k) for k, (a, b) in enumerate(zip(own.parts, made, strict=True))]
 
     def _after(self, there: str | None, left: Names, right: Names, k: int) -> Names:
-        """``right``, with ``left`` before it where that is there."""
+        """``right``, combined with ``left`` on its left if ``there``."""
         return right if there is None else self._select(there, self._combined(left, right, k), right)
 
     def _select(self, condition: str, yes: Names, no: Names) -> Names:
@@ -190,7 +191,7 @@ class Rows:
         ]
 
     def _combined(self, left: Names, right: Names, k: int) -> Names:
-        """The function."""
+        """Calls the combination function."""
         values = dict(self.values[k])
         for instr in self.state.kernel.code:
             if instr.op in ("carried", "element"):
@@ -206,7 +207,7 @@ class Rows:
     # Points.
 
     def _points(self, index: str, end: str, full: bool, own: Prefix, prefix: Prefix) -> Parts:
-        """One point of each row, or a vector of points: what ``own`` and they make."""
+        """One point of each row, or one vector of points; returns the combination of ``own`` and these points."""
         state = self.state
         state.uniform_depth = state.writer.depth
         if self.along is not None:
@@ -227,7 +228,8 @@ class Rows:
         return made
 
     def _vector(self, own: Prefix, prefix: Prefix) -> Names:
-        """What is carried on is made of the last lane alone, which no lane before waits for."""
+        """Scans one vector of points. The carried value is the last lane's alone, so that the chain from vector to
+        vector is short."""
         state, pure, values = self.state, self.state.writer.pure, dict(self.values[0])
         made, distance = self._elements(values), 1
         while distance < state.width:
@@ -247,7 +249,7 @@ class Rows:
         return total
 
     def _shuffled(self, name: str, kind: str, distance: int | None) -> str:
-        """The lanes that far before; None: the last lane in all."""
+        """The lanes at ``distance`` before each lane; None: the last lane in all lanes."""
         width = self.state.width
         lanes = [width - 1] * width if distance is None else [max(i - distance, 0) for i in range(width)]
         return self.state.writer.pure(f"vector.shuffle {name}, {name} {lanes} : {kind}, {kind}")

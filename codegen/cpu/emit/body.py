@@ -1,4 +1,4 @@
-"""The body of a kernel: a loop over units of work, with row-level code and sweeps alternating inside."""
+"""The body of a kernel: a loop over units of work, which alternates row-level code and sweeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Result = TypeVar("Result")
 
 
 class Body:
-    """Writes the units of one kernel. ``unit``: the current unit's number; ``pieces``: of the lane dim."""
+    """Writes the loop over the units of one kernel. ``unit``: the current unit's number; ``pieces``: of the lane dim,
+    if it is split into pieces."""
 
     def __init__(self, state: State, schedule: Schedule, layout: Layout, pieces: Cut | None = None) -> None:
         self.state, self.schedule, self.layout, self.pieces = state, schedule, layout, pieces
@@ -31,7 +32,7 @@ class Body:
         self.buffers: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
 
     def compute(self, begin: str, end: str) -> None:
-        """All of the units in [begin, end)."""
+        """Writes the units in [begin, end)."""
 
         def one(unit: str, counters: dict[str, str]) -> None:
             self.unit = unit
@@ -41,7 +42,7 @@ class Body:
         for_units(self.state, self.layout.counters, begin, end, one)
 
     def join(self, count: str) -> None:
-        """The second stage of split reductions: combines the chunks of each unit and does the row level's work."""
+        """Writes the second stage of split reductions: combines the chunks of each unit and computes the epilogue."""
 
         def one(unit: str, counters: dict[str, str]) -> None:
             self.unit = unit
@@ -51,7 +52,7 @@ class Body:
         for_units(self.state, counters, self.state.constant(0, "i64"), count, one)
 
     def _enter_split(self, number: str) -> None:
-        """The range of the split dim that is this unit's."""
+        """Sets the range of the split dim to the chunk of this unit."""
         if self.layout.split is None:
             return
         state, pure = self.state, self.state.writer.pure
@@ -62,7 +63,7 @@ class Body:
         self.ranges = {self.layout.split.name: (lower, upper)}
 
     def _over_lanes(self, block: str | None, inside: Callable[[], None]) -> None:
-        """inside() for each position of a parallel lane dim in the unit; once where there is none."""
+        """Calls inside() for each position of a parallel lane dim in the unit; once if there is none."""
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         state.uniform_depth = state.writer.depth
         if layout.rows is not None:
@@ -89,7 +90,7 @@ class Body:
         self._along(begin, end, inside)
 
     def _in_pieces(self, piece: Piece | Cut, begin: str, end: str, inside: Callable[[], None]) -> None:
-        """The loops of the pieces of the lane dim in [begin, end)."""
+        """Loops over the pieces of the lane dim in [begin, end)."""
         state, pure = self.state, self.state.writer.pure
         if isinstance(piece, Cut):
             at = scalar(state, piece.at)
@@ -116,7 +117,7 @@ class Body:
         self.schedule, self.layout, state.groups, state.uniform_depth = usual
 
     def _along(self, begin: str, end: str, inside: Callable[[], None]) -> None:
-        """inside() for the vectors of the lane dim in [begin, end)."""
+        """Calls inside() for the vectors of the lane dim in [begin, end)."""
         state, layout = self.state, self.layout
         self.end = end
 
@@ -138,7 +139,7 @@ class Body:
         loop(whole, end, 1, False)
 
     def _tile(self) -> None:
-        """The stages for each index of the tile, with the transposed reads' vectors in buffers."""
+        """Writes row-level code and sweeps for each index of the tile; transposed reads come from buffers."""
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         tile, lane = layout.tile, layout.lane
         assert tile is not None and lane is not None
@@ -163,7 +164,8 @@ class Body:
         state.writer.loop((zero, rows, one), [], row)
 
     def _short(self) -> None:
-        """The stages for a vector of rows that wait in buffers, transposed, as their results do."""
+        """Writes row-level code and sweeps for a vector of rows, whose elements are read from, and stored to,
+        transposed buffers."""
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         tile, lane = layout.tile, layout.lane
         assert tile is not None and lane is not None
@@ -179,7 +181,7 @@ class Body:
             transpose.drain(state, instr, lane, self.buffers[instr], rows, columns)
 
     def _rows_along_lanes(self, dim: Dim) -> None:
-        """Each sweep for the rows of a vector of them, one after the other; the row level's work for all at once."""
+        """Writes each sweep for a vector of rows, one row after the other; row-level code for all of them at once."""
         state, pure = self.state, self.state.writer.pure
         width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
         first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
@@ -200,7 +202,7 @@ class Body:
             stage(k + 1, self._rows_in_turn(k, dim, first, count, values[0]))
 
     def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
-        """Sweep number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
+        """Sweep number ``k`` for ``count`` rows from ``first`` on; returns its accumulators, one lane per row."""
         state, reductions = self.state, self.reductions[k]
         waiting = rows_along_lanes.spill(state, self.schedule.sweeps[k], values)
         buffers = rows_along_lanes.new_buffers(state, reductions)
@@ -216,7 +218,7 @@ class Body:
         return rows_along_lanes.totals(state, reductions, buffers)
 
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
-        """body(k) for the vectors of the unit."""
+        """Calls body(k) for each vector of the unit."""
         if self.layout.lane is None or self.layout.across:
             return [body(0)]
         return side_by_side(
@@ -235,7 +237,7 @@ class Body:
             self._rows(k + 1, values)
 
     def _sweep(self, k: int, values: list[Values]) -> list[Accumulators]:
-        """The accumulators of sweep number ``k``."""
+        """Writes sweep number ``k`` and returns its accumulators."""
         loops = SweepLoops(
             self.state,
             self.layout,
@@ -249,7 +251,7 @@ class Body:
         return loops.run(values)
 
     def _finish_or_save(self, accumulators: list[Accumulators], values: list[Values]) -> None:
-        """The epilogue of the only sweep: at once where there is one chunk, else in `join`."""
+        """Writes the epilogue of a split sweep if there is one chunk, else saves the accumulators for `join`."""
         state, reductions = self.state, self.reductions[0]
 
         def finish() -> list[str]:
@@ -274,7 +276,7 @@ class Body:
         self._rows(1, values)
 
     def _rows(self, stage: int, values: list[Values]) -> None:
-        """The row-level instructions before sweep number ``stage``."""
+        """Writes the row-level instructions before sweep number ``stage``."""
 
         def one(k: int) -> None:
             for instr in self.schedule.rows[stage]:
@@ -284,7 +286,7 @@ class Body:
             self._vectors(one)
 
     def _finish(self, reductions: list[Reduction], accumulators: list[Accumulators], values: list[Values]) -> None:
-        """The results of a sweep's reductions become row-level values."""
+        """Makes the results of a sweep's reductions row-level values."""
         across = self.layout.across
         for current, names in zip(values, accumulators, strict=False):
             if across:
@@ -303,8 +305,9 @@ def for_units(
     end: str,
     body: Callable[[str, dict[str, str]], None],
 ) -> None:
-    """body(number, counters) for units in [begin, end): the last two counters by division at the start, then like an
-    odometer; loops for those before, so that what depends on these alone is computed less often."""
+    """Calls body(number, counters) for the units in [begin, end). The last two counters come from a division at the
+    start and are then incremented with carry; counters before them are loops, so that code that depends on these alone
+    is hoisted."""
     if len(counters) > 2:
         _in_rows(state, counters, begin, end, body)
         return
@@ -341,7 +344,7 @@ def _in_rows(
     end: str,
     body: Callable[[str, dict[str, str]], None],
 ) -> None:
-    """The units of each point of the counters but the last two."""
+    """Loops over all counters but the last two."""
     pure, zero, one = state.writer.pure, state.constant(0, "i64"), state.constant(1, "i64")
     outer, inner = counters[:-2], counters[-2:]
     left, right = (scalar(state, size) for _, size in inner)  # type: ignore[arg-type]
@@ -362,7 +365,7 @@ def _in_rows(
 
 
 def _divided(state: State, number: str, sizes: list[str]) -> list[str]:
-    """The counters' values in the unit of that number, which is not negative."""
+    """The counters of the unit with that number (>= 0)."""
     values, one = [], state.constant(1, "i64")
     for size in reversed(sizes[1:]):
         positive = state.writer.pure(f"arith.maxsi {size}, {one} : i64")

@@ -75,7 +75,7 @@ def _from_integer(operation: str, state: State, name: str, source: str, target: 
 
 
 def _to_integer(operation: str, state: State, name: str, source: str, target: str, uniform: bool) -> str:
-    """Through i32 for narrow types: their low bits, as C++ on x86 gives for values out of range."""
+    """Float to integer, via i32 for narrow types: their low bits, as C++ on x86 gives for values out of range."""
     if source in types.HALF:
         name, source = to_f32(state, name, source, uniform), "f32"
     register = types.register(target)

@@ -1,4 +1,4 @@
-"""Reductions: identity, combination of two accumulators, combination over the lanes."""
+"""Reductions: identity elements, combination of two accumulators, combination over the lanes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 
 @dataclass(frozen=True)
 class Reduction:
-    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index), (value, NaN),
-    or of moments (number of elements, sum, squares around the mean)."""
+    """One reduce instruction. Its accumulator is a tuple of values of ``elements`` types: (value), (value, index),
+    (value, NaN flag), or moments (number of elements, sum, sum of squares around the mean)."""
 
     instr: Instr
     dtype: str  # of the values
@@ -37,7 +37,7 @@ class Reduction:
 
     @property
     def flagged(self) -> bool:
-        """max and min of floats note NaN in a flag: cheaper per element than to propagate it."""
+        """Whether max or min of floats records NaN in a flag, which is cheaper per element than to propagate it."""
         return not self.arg and self.combiner in ("max", "min") and types.is_float(self.element)
 
     @property
@@ -54,7 +54,7 @@ class Reduction:
 
 
 def reduction(instr: Instr) -> Reduction:
-    """The accumulator of a reduce instruction; half types accumulate in f32."""
+    """The accumulator that a reduce instruction needs; half types accumulate in f32."""
     arg = instr.combiner.startswith("arg")
     combiner = instr.combiner.removeprefix("arg")
     if combiner not in (*_OPERATIONS, "moments"):
@@ -64,7 +64,7 @@ def reduction(instr: Instr) -> Reduction:
 
 
 def identity(reduction: Reduction) -> float | int:
-    """The value that changes nothing."""
+    """The identity element."""
     match reduction.combiner:
         case "add" | "or" | "moments":
             return 0
@@ -100,7 +100,7 @@ def accumulate(
     index: str,
     uniform: bool,
 ) -> list[str]:
-    """The accumulators with one more element per (active) lane; ``index`` is its number, for argmax."""
+    """The accumulators after one more element per active lane; ``index`` is the element's number, for argmax."""
     new = _alone(state, reduction, value, index, uniform)
     if state.mask is not None and not uniform:
         neutral = identities(state, reduction, uniform)
@@ -124,7 +124,7 @@ def _alone(state: State, reduction: Reduction, value: Value, index: str, uniform
 
 
 def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
-    """Two sets of accumulators made one."""
+    """Combines two sets of accumulators."""
     type_ = reduction.element if uniform else state.vector(reduction.element)
     if reduction.arg:
         return _combine_arg(state, reduction, left, right, uniform)
@@ -148,7 +148,7 @@ def _combine_flagged(
     right: Sequence[str],
     uniform: bool,
 ) -> list[str]:
-    """The larger (smaller) number, and, unless the numbers are alone, whether any was NaN."""
+    """The larger (smaller) number, and, if the accumulators have flags, whether either was NaN."""
     pure, bools = state.writer.pure, "i1" if uniform else state.vector("i1")
     better = pure(f"arith.cmpf {order}, {right[0]}, {left[0]} : {type_}")
     prefix = "" if uniform else f"{bools}, "
@@ -160,7 +160,7 @@ def _combine_flagged(
 def _combine_arg(
     state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool
 ) -> list[str]:
-    """The better value; of equal ones that with the lower index; NaN is better than any number."""
+    """The better value; of equal values the one with the lower index; NaN is better than any number."""
     pure = state.writer.pure
     type_ = reduction.element if uniform else state.vector(reduction.element)
     index, bools = ("i64", "i1") if uniform else (state.vector("i64"), state.vector("i1"))
@@ -184,7 +184,7 @@ def _combine_arg(
 
 
 def _combine_moments(state: State, left: Sequence[str], right: Sequence[str], type_: str) -> list[str]:
-    """(number, sum, squares) of both; a side without elements has no mean, and adds nothing."""
+    """(number, sum, squares) of both; a side without elements has no mean, and contributes nothing."""
     pure, vector = state.writer.pure, type_ != "f64"
     constant = state.splat if vector else state.constant
     one, zero = constant(1.0, "f64"), constant(0.0, "f64")
@@ -205,23 +205,23 @@ def _combine_moments(state: State, left: Sequence[str], right: Sequence[str], ty
 
 
 def is_sum(reduction: Reduction) -> bool:
-    """Whether it adds up floats, whose rounding errors grow with the number of additions in a row."""
+    """Whether the reduction adds floats, so that rounding errors grow with the length of a chain of additions."""
     return reduction.combiner == "add" and types.is_float(reduction.element)
 
 
 def wide(reduction: Reduction) -> Reduction:
-    """The reduction that a sum's last steps use: of float32 numbers float64, so that the result is rounded once."""
+    """The reduction for the last steps of a sum: float64 for float32 sums, so that the result is rounded once."""
     sums = reduction.combiner == "add" and reduction.element == "f32"
     return replace(reduction, element="f64") if sums else reduction
 
 
 def widened(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[str]:
-    """The accumulators as those of the wide reduction."""
+    """The accumulators converted to those of the wide reduction."""
     return _converted(state, "extf", reduction, wide(reduction), accumulators, uniform)
 
 
 def narrowed(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[str]:
-    """The opposite of `widened`."""
+    """The inverse of `widened`."""
     return _converted(state, "truncf", wide(reduction), reduction, accumulators, uniform)
 
 
@@ -235,8 +235,8 @@ def _converted(
 
 
 def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
-    """The lanes combined pairwise (log2 steps, a fixed order); scalars. The last four lanes of a sum are added up wide:
-    most of the rounding errors are made there."""
+    """The lanes combined pairwise, in log2 steps of a fixed order; scalars. The last four lanes of a sum are added in
+    the wide type: most of the rounding error arises there."""
     if reduction.combiner == "moments":
         return _moments_across(state, reduction, accumulators)
     if reduction.flagged:
@@ -252,7 +252,7 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
 
 
 def _sum_of_four(state: State, last: Reduction, vector: str) -> str:
-    """The first four lanes of an f32 vector, added up in f64: lane 0 and lane 2, lane 1 and lane 3, both."""
+    """The first four lanes of an f32 vector, added in f64: lanes 0 and 2, lanes 1 and 3, then both sums."""
     pure, all_ = state.writer.pure, state.vector("f32")
     first = pure(f"vector.shuffle {vector}, {vector} [0, 1, 2, 3] : {all_}, {all_}")
     wider = pure(f"arith.extf {first} : vector<4xf32> to vector<4xf64>")
@@ -264,7 +264,7 @@ def _sum_of_four(state: State, last: Reduction, vector: str) -> str:
 
 
 def _halved(state: State, reduction: Reduction, accumulators: Sequence[str], least: int) -> list[str]:
-    """Accumulators combined with themselves, moved by half of the lanes that count, until ``least`` pairs do."""
+    """Combines the upper half of the lanes with the lower half until ``least`` lanes are left."""
     current, half = list(accumulators), state.width // 2
     while half > least:
         order = ", ".join(str((lane + half) % state.width) for lane in range(state.width))
@@ -278,7 +278,8 @@ def _halved(state: State, reduction: Reduction, accumulators: Sequence[str], lea
 
 
 def _moments_across(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
-    """With the mean of all lanes at hand, what their own means are apart from it is added up at once."""
+    """Combines moments over the lanes at once: with the mean of all lanes, each lane adds the deviation of its own
+    mean."""
     pure, type_ = state.writer.pure, state.vector("f64")
     total = replace(reduction, combiner="add")
     numbers, sums, squares = accumulators
@@ -317,8 +318,8 @@ def results(state: State, reduction: Reduction, accumulators: Sequence[str], uni
 
 
 def combined(state: State, instr: Instr, operands: Sequence[Value]) -> list[Value]:
-    """The results of a reduction of a few values that are all there (``combine``). Sums begin at 0: of -0.0 alone
-    the sum is 0.0."""
+    """The results of a reduction of values that are all available (``combine``). Sums start at 0: the sum of -0.0 alone
+    is 0.0."""
     one, uniform = reduction(instr), state.lane is None
     numbers = [(state.constant if uniform else state.splat)(k, "i64") if one.arg else "" for k in range(len(operands))]
     parts = [_alone(state, one, value, number, uniform) for value, number in zip(operands, numbers, strict=True)]

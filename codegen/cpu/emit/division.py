@@ -14,7 +14,7 @@ from symshape.codegen.cpu.vector_math.floats import Floats
 
 @dataclass
 class _Integers:
-    """Short names for operations on one integer type."""
+    """Shorthands for operations on one integer type."""
 
     state: State
     element: str
@@ -46,7 +46,7 @@ class _Integers:
 
 
 def divide(state: State, instr: Instr, operands: list[Value], uniform: bool) -> Value:
-    """A quotient or remainder; what cannot be divided by is replaced by 1."""
+    """A quotient or remainder. A divisor that would trap is replaced by 1."""
     element = types.register(instr.dtype)
     integers = _Integers(state, element, uniform)
     left, right = (operand.name if uniform else state.lanes(operand) for operand in operands)
@@ -125,7 +125,8 @@ def _remainder(signed: str, integers: _Integers, left: str, right: str) -> str:
 
 
 def _rounded(correction: str, integers: _Integers, left: str, right: str) -> str:
-    """Rounded down ("subi": when rest and divisor differ in sign) or up ("addi": when they agree)."""
+    """Corrects a truncated quotient: down ("subi": if rest and divisor differ in sign) or up ("addi": if they
+    agree)."""
     quotient = _quotient(integers, "si", left, right)
     rest, zero = _rest(integers, quotient, left, right), integers.constant(0)
     predicate = "slt" if correction == "subi" else "sge"

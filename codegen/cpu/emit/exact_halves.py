@@ -1,7 +1,7 @@
-"""Numbers of bf16 that are widened and made bf16 again, with nothing between that rounds: their bits are worked on.
+"""bf16 values that are widened and narrowed again without rounding in between: their bits are used directly.
 
-A kernel computes in f32. What changes a sign, or chooses among such numbers, gives one of them: the conversions and the
-rounding, a dozen operations for each element, would change nothing.
+A kernel computes in f32. Operations that change a sign, or select among bf16 values, give a bf16 value: the conversions
+and the rounding, a dozen operations per element, would change nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHANGES = {"arith.negf": ("arith.xori", _SIGN), "math.absf": ("arith.andi", _SI
 
 
 def bits(state: State, instr: Instr, operands: list[Value], uniform: bool) -> Callable[[], str] | None:
-    """What prints the result as bf16, if that is exact; a scalar if ``uniform``."""
+    """A function that prints the result as bf16 bits, if that is exact, else None; a scalar if ``uniform``."""
     if not types.is_float(instr.dtype) or instr.dtype == "f16":
         return None
     if instr.op in _CASTS:
@@ -31,7 +31,7 @@ def bits(state: State, instr: Instr, operands: list[Value], uniform: bool) -> Ca
 
 
 def _of(state: State, value: Value, uniform: bool) -> Callable[[], str] | None:
-    """The value's bits, in all lanes unless ``uniform``."""
+    """A function that prints the value's bits, in all lanes unless ``uniform``; None if they are not exact."""
     own = (lambda: value.name) if value.dtype == "bf16" else value.bits or _of_constant(state, value)
     if own is None or uniform or not value.uniform:
         return own
@@ -39,7 +39,7 @@ def _of(state: State, value: Value, uniform: bool) -> Callable[[], str] | None:
 
 
 def _of_constant(state: State, value: Value) -> Callable[[], str] | None:
-    """Infinities, and numbers that have no more bits than bf16."""
+    """``_of`` for constants: infinities, and numbers that bf16 represents exactly."""
     if value.literal is None or not types.is_float(value.dtype):
         return None
     number, found = float(value.literal), types.bfloat_bits(float(value.literal))

@@ -1,7 +1,7 @@
 """Conversions between f16 and f32 in integer arithmetic, for processors without instructions for them (no F16C).
 
-LLVM would call functions there (``__extendhfsf2``, ``__truncsfhf2``), which no library of the process need have. Only
-normal numbers of f32 are computed with, so `torch.set_flush_denormal` changes nothing.
+LLVM would call functions (``__extendhfsf2``, ``__truncsfhf2``) that need not be in any library of the process. No
+intermediate f32 is subnormal, so `torch.set_flush_denormal` has no effect.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def scalar(state: State, expr: Expr) -> str:
 
 
 def _sum(state: State, expr: Expr, known: dict[Function, str]) -> str:
-    """``known``: the values of functions that are written, because one is often at several places of an expression."""
+    """Prints a sum. ``known``: values of functions printed before; one often occurs several times in an expression."""
     value = expr.as_int()
     if value is not None:
         return state.constant(value, "i64")
@@ -54,16 +54,16 @@ def _function(state: State, atom: Function, known: dict[Function, str]) -> str:
 
 
 def _nonzero(state: State, divisor: str) -> str:
-    """A divisor that cannot trap when it is computed ahead of a loop that never runs (sizes of 0)."""
+    """The divisor, made nonzero for code that is hoisted out of a loop without iterations (a size is 0)."""
     zero, one = state.constant(0, "i64"), state.constant(1, "i64")
     is_zero = state.writer.pure(f"arith.cmpi eq, {divisor}, {zero} : i64")
     return state.writer.pure(f"arith.select {is_zero}, {one}, {divisor} : i64")
 
 
 def _quotient(state: State, left: str, right: str, divisor: int | None) -> str:
-    """Of Python's floor division of i64 scalars (the divisor is neither 0 nor traps).
+    """Python's floor division of i64 scalars; the divisor must not be 0.
 
-    ``divisor``: its value, where it is known.
+    ``divisor``: its value, if it is constant.
     """
     pure = state.writer.pure
     if _is_power_of_two(divisor):
@@ -94,13 +94,14 @@ def truncated(state: State, left: str, right: str) -> str:
 
 
 def truncated_rest(state: State, left: str, right: str) -> str:
-    """The remainder of a division of i64 scalars that rounds towards 0: it has the sign of ``left``."""
+    """The remainder of truncating division of i64 scalars: it has the sign of ``left``."""
     pure = state.writer.pure
     return pure(f"arith.subi {left}, {pure(f'arith.muli {truncated(state, left, right)}, {right} : i64')} : i64")
 
 
 def _is_rounded_up(state: State, left: str, right: str, divisor: int | None) -> str:
-    """Whether the truncated quotient is more than the floor: there is a rest of another sign than the divisor's."""
+    """Whether the truncated quotient exceeds the floor: the remainder is nonzero and its sign differs from the
+    divisor's."""
     pure, zero, rest = state.writer.pure, state.constant(0, "i64"), truncated_rest(state, left, right)
     if divisor is not None and divisor > 0:
         return pure(f"arith.cmpi slt, {rest}, {zero} : i64")
@@ -170,7 +171,8 @@ def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
 
 
 def _floor_divide_lanes(state: State, left: str, right: str) -> str:
-    """Through f64: exact for magnitudes below 2**52, which every address is; x86 divides no integer vectors."""
+    """Floor division via f64: exact for magnitudes below 2**52, as all addresses are; x86 has no vector integer
+    division."""
     pure, double, integer = state.writer.pure, state.vector("f64"), state.vector("i64")
     quotient = pure(
         f"arith.divf {pure(f'arith.sitofp {left} : {integer} to {double}')}, "

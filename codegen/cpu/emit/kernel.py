@@ -40,7 +40,7 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
 
 
 def _scatter(kernel: LoopKernel, target: Target) -> str:
-    """The destination becomes a copy of the source, where it is not written in place; then the body of the scatter."""
+    """Copies the source to the destination, unless it is written in place, then runs the body of the scatter."""
     shared: dict[str, str] = {}
     writer = Writer()
     state = State(writer, kernel, target)
@@ -88,7 +88,8 @@ def _scatter(kernel: LoopKernel, target: Target) -> str:
 
 
 def _sorted(state: State, plan: sorted_scatter.Plan, context: str, work: str, usual: Callable[[], list[str]]) -> None:
-    """Looks at the index first, where that can pay, and takes the form for ascending ones where it can."""
+    """Tests at run time whether the index is ascending, if that may pay, and then runs the form for ascending
+    indices."""
     writer, name = state.writer, state.kernel.name
     larger = [writer.pure(f"arith.cmpi sge, {scalar(state, a)}, {scalar(state, b)} : i64") for a, b in plan.pays]
     never = state.constant(False, "i1")
@@ -129,7 +130,8 @@ def _scan(kernel: LoopKernel, target: Target) -> str:
 
 
 def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
-    """The body, and the second stage of a split reduction; or all stages."""
+    """The functions of one form: the body, and the second stage of a split reduction; or all stages of a staged
+    kernel."""
     name, division = kernel + form.suffix, form.division
 
     def enter(names: tuple[str, ...]) -> State:
@@ -150,7 +152,7 @@ def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) 
 
 
 def _enter(state: State, division: Layout | None, names: tuple[str, ...]) -> None:
-    """Reads the context: pointers, symbols, error slot, and what a split reduction needs."""
+    """Reads the context: pointers, symbols, error slot, and the state of a split reduction."""
     writer, kernel = state.writer, state.kernel
     for name in ("%context", *names):
         writer.argument(name)
@@ -175,7 +177,8 @@ def _enter(state: State, division: Layout | None, names: tuple[str, ...]) -> Non
 
 
 def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
-    """The C function: arguments into a context on the stack, sizes into the form, units and work, then `ss_launch`."""
+    """The C function: stores the arguments in a context on the stack, selects the form by the sizes, computes units and
+    work, calls `ss_launch`."""
     writer = Writer()
     state = State(writer, kernel, target)
     names = launch.words(writer, launch.arguments(kernel))
@@ -198,7 +201,7 @@ def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
 
 
 def _holds(state: State, form: Form) -> str:
-    """Whether the sizes are within the form's bounds."""
+    """Whether the sizes are within the form's bounds (an i1)."""
     pure, conditions = state.writer.pure, []
     for size, how, number in form.comparisons:
         conditions.append(pure(f"arith.cmpi {how}, {scalar(state, size)}, {state.constant(number, 'i64')} : i64"))
@@ -206,7 +209,7 @@ def _holds(state: State, form: Form) -> str:
 
 
 def _start(state: State, form: Form, context: str) -> None:
-    """Runs one form of the kernel."""
+    """Launches one form of the kernel."""
     dims, writer, division = form.kernel.dims, state.writer, form.division
     name = state.kernel.name + form.suffix
     points = product(dim.size for dim in dims)

@@ -92,19 +92,19 @@ def arguments(kernel: LoopKernel) -> int:
 
 
 def word(index: int, context: str = "%context") -> str:
-    """The address of a word of the context."""
+    """Prints the address of a word of the context."""
     return f"llvm.getelementptr {context}[{index}] : (!llvm.ptr) -> !llvm.ptr, i64"
 
 
 def words(writer: Writer, count: int) -> list[str]:
-    """The kernel's arguments, which the caller has packed into an array."""
+    """The kernel's arguments, read from the array in which the caller has packed them."""
     array = writer.argument("%words")
     addresses = [writer.emit(word(index, array)) for index in range(count)]
     return [writer.emit(f"llvm.load {one} {{alignment = 1 : i64}} : !llvm.ptr -> i64") for one in addresses]
 
 
 def context(writer: Writer, values: list[str]) -> str:
-    """Makes the context and fills in the kernel's arguments."""
+    """Allocates the context on the stack and stores the kernel's arguments."""
     count = writer.pure(f"arith.constant {HEADER + len(values)} : i64")
     name = writer.emit(f"llvm.alloca {count} x i64 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
     for index, value in enumerate(values):
@@ -113,7 +113,7 @@ def context(writer: Writer, values: list[str]) -> str:
 
 
 def workspace(writer: Writer, context: str, splits: str, size: int) -> None:
-    """A workspace for a split reduction."""
+    """Allocates the workspace of a split reduction."""
     count = writer.pure(f"arith.constant {size} : i64")
     memory = writer.emit(f"llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
     _store(writer, context, SPLITS_WORD, splits, "i64")
@@ -121,35 +121,36 @@ def workspace(writer: Writer, context: str, splits: str, size: int) -> None:
 
 
 def start(writer: Writer, name: str, context: str, units: str, work: str) -> None:
-    """Runs a function over units of work; ``work``, in cheap vector operations, decides on how many threads."""
+    """Calls a function on units of work, in parallel; ``work``, in cheap vector operations, decides the number of
+    threads."""
     body = writer.emit(f"llvm.mlir.addressof @{name} : !llvm.ptr")
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
 
 
 def first(writer: Writer, name: str, context: str) -> None:
-    """Runs a function over its first unit of work, on this thread."""
+    """Calls a function on its first unit of work, on this thread."""
     begin, end = (writer.pure(f"arith.constant {number} : i64") for number in (0, 1))
     writer.effect(f"llvm.call @{name}({context}, {begin}, {end}) : (!llvm.ptr, i64, i64) -> ()")
 
 
 def call(writer: Writer, name: str, context: str, number: str) -> list[str]:
-    """Runs what follows the chunks: of ``number`` units, or of the unit of that number."""
+    """Calls a stage that follows the chunks, with one number: of all units, or of the unit that it finishes."""
     writer.effect(f"llvm.call @{name}({context}, {number}) : (!llvm.ptr, i64) -> ()")
     return []
 
 
 def first_unit(writer: Writer, context: str, number: str) -> None:
-    """Says where the units of the next launch begin."""
+    """Stores where the units of the next launch start."""
     _store(writer, context, FIRST_WORD, number, "i64")
 
 
 def clear_flag(writer: Writer, context: str) -> None:
-    """No unit has found anything yet."""
+    """Clears the flag that units may set."""
     _store(writer, context, FLAG_WORD, writer.pure("arith.constant 0 : i64"), "i64")
 
 
 def flag_is_clear(writer: Writer, context: str) -> str:
-    """Whether no unit of the launches since has set the flag."""
+    """Whether no unit has set the flag since it was cleared (an i1)."""
     address = writer.emit(word(FLAG_WORD, context))
     flag = writer.emit(f"llvm.load {address} {{alignment = 8 : i64}} : !llvm.ptr -> i64")
     return writer.emit(f"arith.cmpi eq, {flag}, {writer.pure('arith.constant 0 : i64')} : i64")
@@ -161,19 +162,19 @@ def _store(writer: Writer, context: str, index: int, value: str, type_: str) -> 
 
 
 def function(name: str, parameters: str, writer: Writer, public: bool = False) -> list[str]:
-    """A function without results. Never inlined: the engine makes a wrapper around each, which must stay small."""
+    """Prints a function without results. Never inlined: the engine makes a wrapper for each, which must stay small."""
     linkage = "" if public else "internal "
     head = f'llvm.func {linkage}@{name}({parameters}) attributes {{passthrough = ["noinline"]}} {{'
     return [head, *writer.body(), "  llvm.return", "}"]
 
 
 def shared(name: str, text: str) -> str:
-    """A helper function, marked so that `join` keeps one of each."""
+    """A helper function, marked so that `join` keeps one copy of it."""
     return f"// shared {name}\n{text}\n// end"
 
 
 def join(texts: list[str]) -> str:
-    """One module from the texts of many kernels."""
+    """One module from the texts of several kernels."""
     helpers: dict[str, str] = {}
     parts = []
     for text in texts:

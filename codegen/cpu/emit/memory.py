@@ -15,7 +15,7 @@ _LINE = 64  # bytes of a cache line
 
 
 def load(state: State, instr: Instr) -> Value:
-    """The element at the address, where the mask allows; elsewhere zero."""
+    """The element at the address; 0 in lanes where the mask is false."""
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     stride = Expr.const(0) if state.lane is None else instr.address.coefficient(state.lane)
@@ -43,7 +43,7 @@ def load(state: State, instr: Instr) -> Value:
 
 
 def prefetch(state: State, instr: Instr) -> None:
-    """Asks for the cache lines of a vector's elements, which need not be there."""
+    """Prefetches the cache lines of a vector's elements; the address may be invalid."""
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
@@ -54,7 +54,7 @@ def prefetch(state: State, instr: Instr) -> None:
 
 
 def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
-    """A data-dependent read: the address is the sum of index*stride."""
+    """A data-dependent read (``tensor.extract``): the address is the sum of index*stride."""
     arg = state.kernel.args[instr.arg]
     whole = Expr.const(0)  # the lanes' stride, where all indices are affine
     base = state.constant(0, "i64")
@@ -99,7 +99,7 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
 
 
 def store(state: State, instr: Instr, value: Value) -> None:
-    """Writes the value at the address (of the active lanes)."""
+    """Stores the active lanes of the value at the address."""
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     pointer = state.pointers[instr.arg]
@@ -130,7 +130,7 @@ def store(state: State, instr: Instr, value: Value) -> None:
 
 
 def _picked(state: State, instr: Instr, member: Member) -> str:
-    """One value of a group of loads, from the vectors that hold all of them."""
+    """The value of one load of a group, shuffled from the vectors that the whole group reads."""
     assert instr.address is not None
     dtype, pure = state.kernel.args[instr.arg].dtype, state.writer.pure
     kind, align = types.memory(dtype), types.size(dtype)
@@ -146,7 +146,7 @@ def _picked(state: State, instr: Instr, member: Member) -> str:
 
 
 def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
-    """One value of a group of stores, which is made when the last value is there."""
+    """Stores the values of a group, when its last value is computed, as shuffled whole vectors."""
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     kind, align = types.memory(dtype), types.size(dtype)
@@ -165,7 +165,7 @@ def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
 
 
 def _shuffled(state: State, parts: list[str], orders: list[list[int]], vector: str) -> str:
-    """The first part, shuffled with each of the others in turn."""
+    """The first part shuffled with each of the others in turn."""
     found = parts[0]
     for part, order in zip(parts[1:], orders, strict=True):
         lanes = ", ".join(map(str, order))
@@ -174,7 +174,7 @@ def _shuffled(state: State, parts: list[str], orders: list[list[int]], vector: s
 
 
 def check_index(state: State, instr: Instr, index: Value) -> Value:
-    """The index clamped to [0, size); an active lane outside is reported in the error slot."""
+    """The index clamped to [0, size); an index out of range in an active lane is reported in the error slot."""
     assert instr.address is not None
     size = scalar(state, instr.address)
     name = index.name if index.uniform else state.lanes(index)
@@ -190,7 +190,7 @@ def check_index(state: State, instr: Instr, index: Value) -> Value:
 
 
 def report(state: State, condition: str, *, uniform: bool, code: int) -> None:
-    """Writes the code to the error slot if the condition holds (in an active lane). Nothing without an error slot."""
+    """Writes the code to the error slot if the condition holds (in an active lane). No effect without an error slot."""
     if not state.error:
         return
     if not uniform:
@@ -237,7 +237,7 @@ def _conditions(state: State, mask: tuple[Expr, ...]) -> tuple[str, list[str]]:
 
 
 def _near(state: State, base: str, step: int) -> str:
-    """base + lane*step >= 0, compared as i32: half the work of i64. The base is clamped so that nothing wraps."""
+    """base + lane*step >= 0, compared as i32: half the work of i64. The base is clamped so that nothing overflows."""
     pure, lanes = state.writer.pure, state.vector("i32")
     low = pure(f"arith.maxsi {base}, {state.constant(-_FAR, 'i64')} : i64")
     near = pure(f"arith.minsi {low}, {state.constant(_FAR, 'i64')} : i64")
@@ -247,7 +247,7 @@ def _near(state: State, base: str, step: int) -> str:
 
 
 def _all(state: State, masks: list[str]) -> str | None:
-    """The masks and the active lanes; None when nothing restricts."""
+    """The conjunction of the masks and the active lanes; None if nothing restricts."""
     parts = masks + ([state.mask] if state.mask is not None else [])
     if not parts:
         return None
@@ -258,7 +258,8 @@ def _all(state: State, masks: list[str]) -> str | None:
 
 
 def nonempty(state: State, arg: int) -> str:
-    """Whether the argument has elements, "" if it always has: a clamped index into an empty one reads nothing."""
+    """Whether the argument has elements (an i1), "" if it always has: a clamped index into an empty one must not be
+    read."""
     sizes = [size for size in state.kernel.args[arg].sizes if (size.as_int() or 0) <= 0]
     if not sizes:
         return ""
@@ -289,7 +290,7 @@ def _elements(state: State, pointer: str, offsets: str, dtype: str) -> str:
 
 
 def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -> str:
-    """The address of lane 0, as (rest) + lane dim: the rest leaves the vector loop."""
+    """The address of lane 0, as (rest) + lane dim, so that the rest is hoisted out of the vector loop."""
     assert state.lane is not None
     rest = element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
     return element(state, rest, state.symbols[state.lane], dtype)
@@ -300,8 +301,8 @@ def _any(state: State, mask: str | None) -> str:
 
 
 def _somewhere(state: State, some: str, address: str) -> str:
-    """The address, if there are lanes to read (``some``): memory that is not there would be refused for each vector,
-    and that the mask forgives it takes the processor a hundred cycles."""
+    """The address if some lane is read (``some``), else a valid one: a masked access to unmapped memory takes a
+    microcode assist of about a hundred cycles, for each vector."""
     return _select(state, some, address, state.safe) if some else address
 
 
@@ -311,7 +312,7 @@ def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str
 
 
 def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str | None, some: str) -> str:
-    """Lanes one before the other in memory: a vector that ends with lane 0, turned round."""
+    """Loads lanes at descending addresses: a vector that ends with lane 0, reversed."""
     assert state.lane is not None
     lane, pure, last = Expr.symbol(state.lane), state.writer.pure, state.width - 1
     rest = element(state, pointer, scalar(state, address + lane - last), dtype)
@@ -329,7 +330,7 @@ def _turned(state: State, name: str, vector: str) -> str:
 
 
 def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, only_active: bool) -> str:
-    """``only_active``: the mask is that of the active lanes, and nothing else."""
+    """Loads a vector. ``only_active``: the mask is exactly the mask of active lanes."""
     kind, align = types.memory(dtype), types.size(dtype)
     vector, bools = state.vector(kind), state.vector("i1")
     plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
@@ -384,7 +385,7 @@ def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
 
 
 def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
-    """A scalar load outside the vector loop; only where the condition (unless "") holds, else zero."""
+    """A scalar load outside the vector loop; only if the condition (unless "") holds, else 0."""
     writer, kind = state.writer, types.memory(dtype)
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
     depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))

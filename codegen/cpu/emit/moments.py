@@ -2,10 +2,10 @@
 
     s = sum(v); c = s / k; q = sum((v - c) ** 2)    ->    s, m = moments(v); q = m + n * (s / n - c) ** 2
 
-where m are the squares around the mean itself and n is the number of elements; all of it in float64. A row is walked
-through in blocks that stay in the first-level cache. Each lane adds up its elements of a block, then the squares of
-their deviations from its own mean of the block, so nothing cancels; blocks and chunks are joined by the update of Chan,
-Golub and LeVeque (The American Statistician 37(3), 1983).
+where m is the sum of squares around the mean itself and n is the number of elements; all in float64. A row is processed
+in blocks that fit into the first-level cache. Each lane adds its elements of a block, then the squares of their
+deviations from its own mean of the block, so that nothing cancels; blocks and chunks are combined by the update of
+Chan, Golub and LeVeque (The American Statistician 37(3), 1983).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _MEAN, _APART, _SQUARE, _TOTAL = -1, -2, -3, -4  # of a block: unlike any value 
 
 
 def with_moments(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with squares found in the sweep of their sum, wherever it has such. Rows must not be empty.
+    """The kernel with such sums of squares computed in the sweep of their sum. Rows must not be empty.
 
-    Not beside products, which lose accuracy where they begin again with each block (see `SweepLoops`)."""
+    Not in sweeps with products, which lose accuracy where they restart with each block (see `SweepLoops`).
+    """
     made = {number: instr for instr in kernel.code for number in instr.results}
     online = [one for one in find_online(kernel.code).values() if one.kind == "square" and _is_quotient(made, one)]
     if not online or any(instr.combiner == "mul" for instr in kernel.code):
@@ -48,7 +49,8 @@ def _is_quotient(made: dict[int, Instr], one: Online) -> bool:
 
 
 class _Writer:
-    """Writes the code again, with both sums where the first one was. ``moments``: their values, by the first's."""
+    """Rewrites the code: both sums are computed where the first one was. ``moments``: their values, by the first
+    one's."""
 
     def __init__(self, kernel: LoopKernel, online: list[Online]) -> None:
         self.firsts, self.totals = {one.first for one in online}, {one.result: one for one in online}
@@ -80,8 +82,8 @@ class _Writer:
         return self.code[-1].results[0]
 
     def _around(self, centre: int, total: int, squares: int) -> int:
-        """The squares around ``centre`` from those around the mean. Where a float32's sum is infinite, so is the
-        centre, and every deviation from it."""
+        """The squares around ``centre`` from those around the mean. If the sum overflows float32, the centre is
+        infinite too, and so is every deviation from it."""
         size = self._make("index", dtype="index", address=self.elements)
         whole = self._make("arith.index_cast", size, dtype="i64", source_dtype="index")
         number = self._make("arith.sitofp", whole, source_dtype="i64")
@@ -93,7 +95,8 @@ class _Writer:
 
 
 def in_blocks(loops: SweepLoops, chain: int, accumulators: Accumulators, values: Values) -> Accumulators:
-    """The sweep in blocks of ``chain`` vectors for each of the copies; other reductions are made beside the moments."""
+    """Writes the sweep in blocks of ``chain`` vectors for each of the copies; other reductions run beside the
+    moments."""
     state, layout = loops.state, loops.layout
     assert layout.lane is not None
     most = chain * layout.copies * state.width
@@ -118,13 +121,13 @@ def in_blocks(loops: SweepLoops, chain: int, accumulators: Accumulators, values:
 
 
 class _Block:
-    """The elements of the lane dim within ``bounds``, at most ``most``."""
+    """The elements of the lane dim within ``bounds``, at most ``most`` of them."""
 
     def __init__(self, loops: SweepLoops, bounds: tuple[str, str], most: int, values: Values) -> None:
         self.loops, self.bounds, self.most, self.values = loops, bounds, most, values
 
     def run(self, current: Sweep, reductions: list[Reduction], more: Values | None = None) -> Accumulators:
-        """The accumulators of a sweep over these elements."""
+        """Writes a sweep over these elements and returns its accumulators."""
         loops, lane = self.loops, self.loops.layout.lane
         assert lane is not None
         part = type(loops)(
@@ -140,7 +143,7 @@ class _Block:
         return part.run([{**self.values, **(more or {})}])[0]
 
     def moments(self, plain: Reduction, total: str) -> list[str]:
-        """The accumulators of the moments from the sum of each lane."""
+        """The accumulators of the moments, from the sum of each lane."""
         state, current, (operand,) = self.loops.state, self.loops.current, plain.instr.operands
         count, kind = self._count(), state.vector("f64")
         some = state.writer.pure(f"arith.maximumf {count}, {state.splat(1.0, 'f64')} : {kind}")
@@ -155,14 +158,14 @@ class _Block:
         return [count, total, *found[0]]
 
     def _with_next(self, instr: Instr) -> list[Instr]:
-        """A load from the cache leaves the memory idle: the next block's elements are asked for meanwhile."""
+        """The instruction, with a prefetch of the next block after a load: the block itself is read from the cache."""
         lane = self.loops.layout.lane
         if instr.op != "load" or instr.address is None or lane is None or instr.address.coefficient(lane.name) != 1:
             return [instr]
         return [Instr("prefetch", (), (), instr.dtype, False, arg=instr.arg, address=instr.address + self.most), instr]
 
     def _count(self) -> str:
-        """How many of the elements each lane has, as a float64."""
+        """The number of elements of each lane, as f64."""
         state, pure, (first, last) = self.loops.state, self.loops.state.writer.pure, self.bounds
         width, vector = state.width, state.vector("i64")
         rest = state.along(pure(f"arith.subi {last}, {first} : i64"), state.constant(-1, "i64"), "i64")

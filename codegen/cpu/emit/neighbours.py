@@ -1,7 +1,6 @@
 """Gathers at indices computed from the point alone (padding, grids): vector loads where the indices are consecutive.
 
-The indices of a vector then often are consecutive, and a vector is loaded: a gather takes ten times as long. Whether
-they are is seen when the kernel runs.
+Whether they are is tested at run time for each vector; a gather takes ten times as long as a vector load.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _OF_DATA = frozenset({"load", "extract", "reduce", "carried", "element", "scanne
 
 
 def is_of_points(kernel: LoopKernel, instr: Instr) -> bool:
-    """Whether no index of an "extract" is computed of data."""
+    """Whether all indices of an "extract" are computed from the point alone, not from data."""
     made = {result: one for one in kernel.code for result in one.results}
     wanted, seen = list(instr.operands), set()
     while wanted:
@@ -33,8 +32,8 @@ def is_of_points(kernel: LoopKernel, instr: Instr) -> bool:
 def neighbours(
     state: State, offsets: str, dtype: str, loaded: Callable[[str], str], gathered: Callable[[], str]
 ) -> str:
-    """The elements at the offsets, a vector of i64. ``loaded``: a vector from an offset on; ``gathered``: each element
-    by itself."""
+    """The elements at the offsets, a vector of i64. ``loaded`` prints a vector load from an offset, ``gathered`` a
+    gather."""
     pure, lanes, bools = state.writer.pure, state.vector("i64"), state.vector("i1")
     start = pure(f"vector.extract {offsets}[0] : i64 from {lanes}")  # of a lane that is active
     run = pure(f"arith.cmpi eq, {offsets}, {state.along(start, state.constant(1, 'i64'), 'i64')} : {lanes}")

@@ -15,7 +15,7 @@ _FAR: Final = 1 << 61  # the sum of such a number and an index does not overflow
 
 
 def row_of(state: State, layout: Layout, code: Sequence[Instr]) -> tuple[Dim, RaggedRow] | None:
-    """The dim along which the rows of a sweep are ragged, if there is one."""
+    """The dim along which the rows of a sweep are ragged, with the row; None if there is none."""
     if layout.tile is not None:
         return None
     lane = {layout.lane.name} if layout.lane is not None else set()
@@ -33,7 +33,8 @@ def end_of(
     values: dict[int, Value],
     evaluate: Callable[[State, Instr, dict[int, Value]], None],
 ) -> str:
-    """Where the points of the current row end that count. ``values``: the row level's; gets those of the row's code."""
+    """The end of the current row's points that have an effect. ``values``: row-level values, to which those computed
+    here are added."""
     pure, size = state.writer.pure, scalar(state, dim.size)
     for instr in row.code:
         evaluate(state, instr, values)

@@ -1,9 +1,9 @@
 """Rows that lie along the lanes, processed in groups of as many rows as a vector has lanes.
 
 One row's accumulators take log2(lanes) dependent shuffles and combinations to become one number. Those of a vector of
-rows take one combination of two shuffles less than there are rows, and what follows is done for all of them at once.
-Each step combines the halves of two vectors, until lane k of a single one belongs to row k. Between the sweeps the
-values of each row wait in memory.
+rows are transposed and combined together: each step combines the halves of two vectors, until lane k of a single one
+belongs to row k, one combination of two shuffles less than there are rows, and row-level code then runs for all of them
+at once. Between the sweeps, the values of each row are kept in memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Buffers = list[list[str]]  # per reduction and part of its accumulators: where t
 
 
 def fits(reduction: Reduction) -> bool:
-    """Whether the accumulators are numbers, or a flag beside one."""
+    """Whether the accumulators are one number, or a number and a flag."""
     return reduction.element != "i1"
 
 
 def new_buffers(state: State, reductions: list[Reduction]) -> Buffers:
-    """Buffers on the stack for the accumulators of a vector of rows."""
+    """Stack buffers for the accumulators of a vector of rows."""
     return [
         [_new_buffer(state, state.width * (1 if element == "i1" else state.width), element) for element in one.elements]
         for one in reductions
@@ -39,7 +39,7 @@ def _new_buffer(state: State, count: int, dtype: str) -> str:
 
 
 def save(state: State, reductions: list[Reduction], accumulators: Accumulators, buffers: Buffers, index: str) -> None:
-    """Writes the accumulators of row ``index`` of the vector of rows; of a flag, whether it is set in any lane."""
+    """Stores the accumulators of row ``index`` of the vector of rows; of a flag, whether it is set in any lane."""
     pure = state.writer.pure
     for one, names, targets in zip(reductions, accumulators, buffers, strict=True):
         for name, target, element in zip(names, targets, one.elements, strict=True):
@@ -54,7 +54,7 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
 
 
 def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int, str]:
-    """Buffers for the row-level values that the sweep takes, in which lane k waits for row k."""
+    """Stack buffers with the row-level values that the sweep uses, lane k for row k."""
     taken = {operand for instr in current.code for operand in instr.operands}
     waiting = {}
     for number in sorted(taken & values.keys()):
@@ -70,7 +70,7 @@ def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int
 
 
 def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value], index: str) -> dict[int, Value]:
-    """The values of row ``index`` of the vector of rows."""
+    """The spilled values of row ``index`` of the vector of rows."""
     found = {number: value for number, value in values.items() if value.uniform}
     for number, buffer in waiting.items():
         dtype = values[number].dtype
@@ -87,7 +87,7 @@ def totals(state: State, reductions: list[Reduction], buffers: Buffers) -> Accum
 
 def _total(state: State, reduction: Reduction, buffers: list[str]) -> list[str]:
     """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``. As in
-    `across_lanes`, the last four numbers of each row's sum are added up wide."""
+    `across_lanes`, the last four numbers of each row's sum are added in the wide type."""
     numbers = [element for element in reduction.elements if element != "i1"]
     size, current = state.width, reduction
     vectors = [[_row(state, buffer, k, element) for buffer, element in zip(buffers, numbers)] for k in range(size)]

@@ -1,9 +1,9 @@
-"""Scans: points of a row in order, several rows side by side.
+"""Scans: the points of a row in order, several rows at a time.
 
-What is carried from point to point stays in registers, and threads take different rows: results do not depend on
-how many there are. Where neighbouring rows lie side by side in memory (a scan along the first dim of a matrix), or
-a step is long, a unit is some vectors of rows. Else it is a row, of which a vector of points is read and written at
-once (`scan_points`). Where the points wait for one another, some rows are computed by turns.
+Carried values stay in registers, and threads take different rows: results do not depend on the number of threads. Where
+neighbouring rows are contiguous in memory (a scan along the first dim of a matrix), or a step is long, a unit is some
+vectors of rows. Else it is a row, of which a vector of points is loaded and stored at once (`scan_points`). Where the
+chain from point to point is latency-bound, several rows are interleaved.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _FEW: Final = 2  # rows that take less time one by one than as a vector with gat
 
 @dataclass(frozen=True)
 class Plan:
-    """``lane``: the parallel dim that runs over the lanes, of which a unit has ``block``; None where a unit is one row.
-    ``along``: the reduced dim that runs over the lanes instead, of a row, or of a ``block`` of rows by turns; None
-    where the points of a row are not side by side.
-    ``gathers``: the points of the lane dim are not side by side."""
+    """The loop order. ``lane``: the parallel dim along the lanes, of which a unit has ``block`` indices; None if a unit
+    is one row. ``along``: the reduced dim along the lanes instead, of a row, or of ``block`` interleaved rows; None if
+    the points of a row are not contiguous. ``gathers``: the points of the lane dim are not contiguous."""
 
     kernel: LoopKernel
     lane: Dim | None
@@ -54,12 +53,12 @@ class Plan:
 
     @property
     def work(self) -> Expr:
-        """In cheap operations."""
+        """The cost of a unit, in cheap vector operations."""
         return product(dim.size for dim in self.kernel.dims) * sum(map(weight, self.kernel.code))
 
 
 def plan(kernel: LoopKernel, width: int) -> Plan:
-    """How the loops lie; ``width``: lanes of a vector."""
+    """Chooses the loop order; ``width``: lanes of a vector."""
     parallel = [dim for dim in kernel.dims if not dim.reduced]
     reduced = [dim for dim in kernel.dims if dim.reduced]
     if parallel and _lie_side_by_side(kernel, parallel[-1]):
@@ -87,7 +86,7 @@ Step = Callable[[list[list[str]]], list[list[str]]]
 
 
 def compute(state: State, plan: Plan, begin: str, end: str) -> None:
-    """All of the units in [begin, end)."""
+    """Writes the units in [begin, end)."""
     writer, pure, lane = state.writer, state.writer.pure, plan.lane
 
     def unit(_: str, counters: dict[str, str]) -> None:
@@ -130,7 +129,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
 
 
 def _points_of_rows(state: State, plan: Plan, rows: Sequence[dict[str, str]]) -> None:
-    """Rows, each with its index, by turns: vectors of their points, then those that are left."""
+    """Interleaved rows, each with its index: vectors of their points, then the remaining points."""
     kernel, values = plan.kernel, []
     for row in rows:
         state.symbols.update(row)
@@ -206,7 +205,7 @@ def _row_values(state: State, kernel: LoopKernel) -> Values:
 
 
 def _points(state: State, dims: Sequence[Dim], start: list[list[str]], kinds: list[str], step: Step) -> None:
-    """Loops over reduced dims; ``step`` makes of what each vector or row carries what it carries next."""
+    """Loops over reduced dims; ``step`` maps the carried values of each vector or row to the next ones."""
 
     def nest(dims: Sequence[Dim], names: list[list[str]]) -> list[list[str]]:
         if not dims:
@@ -221,7 +220,7 @@ def _points(state: State, dims: Sequence[Dim], start: list[list[str]], kinds: li
 def _loop(
     state: State, dim: Dim, bounds: tuple[str, str, str], names: list[list[str]], kinds: list[str], step: Step
 ) -> list[list[str]]:
-    """Over a reduced dim."""
+    """A loop over a reduced dim."""
     count = len(kinds)
 
     def grouped(flat: list[str]) -> list[list[str]]:

@@ -1,8 +1,8 @@
 """The points of a row of a scan: one at a time, or a vector of them.
 
-What a point needs of the one before is a chain through the row, which is computed point by point. Two kinds of chains
-need not be, with the same results to the last bit: one operation whose brackets do not matter, and values that are
-chosen or kept, as those of a running maximum are, in a vector in which no point, or each point, is chosen.
+The dependence of a point on the one before is a chain through the row, which is computed point by point. Two kinds of
+chains are vectorised, with bitwise equal results: a single associative operation without rounding, and values that are
+selected or kept (a running maximum), for vectors in which no point, or each point, is selected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IDENTITIES: Final[dict[str, int | None]] = {
 
 @dataclass(frozen=True)
 class Carry:
-    """``number``: the one of its instructions; ``start``: what it is at the first point."""
+    """A carried value. ``number``: identifies its instructions; ``start``: its value at the first point."""
 
     number: int
     dtype: str
@@ -37,15 +37,15 @@ class Carry:
 
 
 def carries(kernel: LoopKernel) -> list[Carry]:
-    """What goes from point to point, by number."""
+    """The carried values, by number."""
     found = (i for i in kernel.code if i.op == "carried")
     started = {i.carry: Carry(i.carry, i.dtype, i.value) for i in found if i.value is not None}
     return [started[number] for number in sorted(started)]
 
 
 def recurrence(kernel: LoopKernel) -> tuple[list[Instr], list[Instr]]:
-    """The instructions by which a point's carried values become those of the next, and those that depend on them
-    besides."""
+    """The instructions that compute the next carried values from the present ones, and the other instructions that
+    depend on carried values."""
     carried = {i.results[0] for i in kernel.code if i.op == "carried"}
     depends = set(carried)
     for instr in kernel.code:
@@ -66,8 +66,8 @@ def recurrence(kernel: LoopKernel) -> tuple[list[Instr], list[Instr]]:
 
 @dataclass(frozen=True)
 class _Chain:
-    """``inside``: its instructions without those that carry; ``given``: the number of the value of each carry at the
-    point before, ``made``: at the point; ``wanted``: what is read of it by others."""
+    """The recurrence of some carried values. ``inside``: its instructions without those that carry; for each carry
+    ``given`` is the number of the value before the point, ``made`` after it; ``wanted``: values that others read."""
 
     code: list[Instr]
     inside: list[Instr]
@@ -76,18 +76,18 @@ class _Chain:
     wanted: list[int]
 
     def maker(self, k: int) -> Instr | None:
-        """The instruction of what carry ``k`` becomes."""
+        """The instruction that computes the next value of carry ``k``."""
         return next((i for i in self.inside if self.made[k] in i.results), None)
 
     @property
     def read(self) -> set[int]:
-        """What it needs besides what is carried."""
+        """The values that it reads besides the carried ones."""
         inner = {number for instr in self.code for number in instr.results}
         return {number for instr in self.code for number in instr.operands} - inner
 
     @property
     def is_independent_of_brackets(self) -> bool:
-        """Whether each carry is combined with a value of the point by one operation."""
+        """Whether each carry is combined with a value of the point by one associative operation."""
         outside = self.read
 
         def combines(given: int, maker: Instr | None) -> bool:
@@ -99,8 +99,8 @@ class _Chain:
         return len(self.inside) == len(pairs) and all(combines(*pair) for pair in pairs)
 
     def choices(self) -> list[tuple[int, int, bool]] | None:
-        """Of each carry the condition, the value of the point that it may become, and whether it does where the
-        condition holds. None where one becomes something else."""
+        """For each carry (condition, value, whether it is selected if the condition holds); None if a carry is computed
+        otherwise."""
         if any(not i.op.startswith(("arith.", "math.")) or i.op in INTEGER_DIVISIONS for i in self.inside):
             return None
         outside, found = self.read, []
@@ -135,13 +135,13 @@ def is_latency_bound(kernel: LoopKernel) -> bool:
 
 
 def point(state: State, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
-    """A point of a row, or of a vector of rows; what is carried on."""
+    """A point of a row, or of a vector of rows; returns the next carried values."""
     return _step(state, kernel, [instr for instr in kernel.code if not instr.row], values, names)
 
 
 def vector(state: State, along: Dim, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
-    """A vector of points of one row; what is carried on. What does not depend on the point before is computed for all
-    of them first, what follows from the carried values last."""
+    """A vector of points of one row; returns the next carried values. Values that do not depend on the point before are
+    computed for all points first, values that depend on carried ones last."""
     code, others = recurrence(kernel)
     chain = _chain(kernel, code, others)
     state.lane = along.name
@@ -167,7 +167,7 @@ def vector(state: State, along: Dim, kernel: LoopKernel, values: Values, names: 
 
 
 def _one_by_one(state: State, kernel: LoopKernel, chain: _Chain, values: Values, names: list[str]) -> list[str]:
-    """What is carried on, and then a vector of each wanted value."""
+    """The recurrence, point by point: the next carried values, then a vector of each wanted value."""
     found: dict[int, list[Value]] = {number: [] for number in chain.wanted}
     for k in range(state.width):
         at = {number: _element(state, values[number], k) for number in chain.read}
@@ -178,8 +178,8 @@ def _one_by_one(state: State, kernel: LoopKernel, chain: _Chain, values: Values,
 
 
 def _combined(state: State, chain: _Chain, values: Values, names: list[str]) -> list[str]:
-    """Like `_one_by_one`: each point is combined with those before it in the vector, 1, 2, 4, ... at a time, and then
-    with what was carried."""
+    """Like `_one_by_one`: each point is combined with those 1, 2, 4, ... before it in the vector, then with the carried
+    value."""
     carried, made = [], {}
     for k, name in enumerate(names):
         maker = chain.maker(k)
@@ -201,7 +201,7 @@ def _combined(state: State, chain: _Chain, values: Values, names: list[str]) -> 
 
 
 def _moved(state: State, name: str, distance: int, identity: int | None, kind: str) -> str:
-    """Lane i of what is ``distance`` lanes before; the first lanes are their own, or the identity."""
+    """The lanes ``distance`` before each lane; the first lanes keep their own, or get the identity element."""
     filler = name if identity is None else state.splat(identity, kind)
     first = [state.width + lane for lane in range(distance)]
     lanes = ", ".join(map(str, [*first, *range(state.width - distance)]))
@@ -210,7 +210,7 @@ def _moved(state: State, name: str, distance: int, identity: int | None, kind: s
 
 
 def _before(state: State, first: str, value: Value) -> str:
-    """What each point finds: ``first``, then the values of the points before."""
+    """The carried value that each point starts from: ``first``, then the values of the points before."""
     kind = types.register(value.dtype)
     lanes, vector = ", ".join(map(str, range(state.width - 1, 2 * state.width - 1))), state.vector(kind)
     return state.writer.pure(
@@ -226,15 +226,16 @@ def _chosen(
     values: Values,
     names: list[str],
 ) -> list[str]:
-    """Like `_one_by_one`. If no point is chosen where each finds what was carried to the first one, that is what each
-    finds. If each is chosen where it finds the one before, it is."""
+    """Like `_one_by_one`, for selections, by speculation: if no point is selected when all start from the carried
+    value, all do start from it; if each point is selected when it starts from the one before, it does."""
     writer, dtypes = state.writer, {n: i.dtype for i in chain.code for n in i.results}
     carried = [types.register(one.dtype) for one in carries(kernel)]
     kinds = [*carried, *(state.vector(types.register(dtypes[number])) for number in chain.wanted)]
     bools = state.vector("i1")
 
     def outcome(before: list[Value]) -> tuple[Values, list[str]]:
-        """The values of all points, and where each carry changes, if this is what they find."""
+        """The values of all points, and the lanes in which each carry changes, if ``before`` are the values that they
+        start from."""
         at = {**values, **dict(zip(chain.given, before, strict=True))}
         for instr in chain.inside:
             instruction(state, instr, at)
@@ -285,7 +286,7 @@ def _element(state: State, value: Value, k: int) -> Value:
 
 
 def _gathered(state: State, elements: list[Value]) -> str:
-    """A scalar for each lane as a vector."""
+    """A vector from one scalar per lane."""
     kind = types.register(elements[0].dtype)
     name = state.broadcast(elements[0].name, kind)
     for k, element in enumerate(elements[1:], 1):
@@ -294,7 +295,7 @@ def _gathered(state: State, elements: list[Value]) -> str:
 
 
 def _step(state: State, kernel: LoopKernel, code: Sequence[Instr], values: Values, names: list[str]) -> list[str]:
-    """The instructions; what is carried on."""
+    """The instructions at one point; returns the next carried values."""
     numbers = {one.number: i for i, one in enumerate(carries(kernel))}
     after = list(names)
     for instr in code:

@@ -1,7 +1,8 @@
-"""Scatter kernels: threads write different lines of the destination, each in the order of its points.
+"""Scatter kernels: each thread writes rows of its own of the destination, in the order of the points.
 
-A point's index varies along the reduced dims of the space; points that differ in a parallel dim never meet. So threads
-take different lines, and within one everything is done in order: results are the same for any number of threads.
+A point's index varies along the reduced dims of the space; points that differ in a parallel dim never write the same
+element. So threads take different parallel indices, and points that may collide are processed in order: results are the
+same for any number of threads.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _APART = 16  # and if they do not
 
 @dataclass(frozen=True)
 class Plan:
-    """``lane``: the innermost parallel dim, of which a unit has up to ``block`` elements. ``inner``: it is the
-    innermost loop, because neighbours lie side by side; in ``vectors``, where they also have one index."""
+    """The loop order. ``lane``: the innermost parallel dim, of which a unit has up to ``block`` elements. ``inner``: it
+    is the innermost loop, since it is contiguous; in ``vectors`` if all its elements have the same index."""
 
     kernel: LoopKernel
     lane: Dim | None
@@ -48,7 +49,7 @@ class Plan:
 
 
 def plan(kernel: LoopKernel) -> Plan:
-    """How the loops lie."""
+    """Chooses the loop order."""
     parallel = [dim for dim in kernel.dims if not dim.reduced]
     if not parallel:
         return Plan(kernel, None, 1, False, False)
@@ -73,7 +74,7 @@ def plan(kernel: LoopKernel) -> Plan:
 
 
 def varies(kernel: LoopKernel, dim: str) -> frozenset[int]:
-    """Values that vary along a dim."""
+    """The values that vary along a dim."""
     found: set[int] = set()
     for instr in kernel.code:
         own = instr.address is not None and dim in instr.address.symbols
@@ -83,7 +84,7 @@ def varies(kernel: LoopKernel, dim: str) -> frozenset[int]:
 
 
 def compute(state: State, plan: Plan, begin: str, end: str) -> None:
-    """All of the units in [begin, end)."""
+    """Writes the units in [begin, end)."""
     reduced = [dim for dim in plan.kernel.dims if dim.reduced]
     writer, pure, one = state.writer, state.writer.pure, state.constant(1, "i64")
 
@@ -125,7 +126,7 @@ def _nest(state: State, dims: Sequence[Dim], inside: object) -> None:
 
 
 def _lanes(state: State, plan: Plan, first: str, last: str) -> None:
-    """The points of a unit that have the same reduced indices: whole vectors, then one by one."""
+    """The points of a unit with the same reduced indices: whole vectors, then one by one."""
     assert plan.lane is not None
     name, varying = plan.lane.name, varies(plan.kernel, plan.lane.name)
     shared = [i for i in plan.kernel.code if i.op != "scatter" and varying.isdisjoint(i.results)]
@@ -160,7 +161,7 @@ def _point(state: State, values: Values, code: Sequence[Instr]) -> None:
 
 
 def _write(state: State, instr: Instr, values: Values) -> None:
-    """One element, or a vector of neighbours, read, combined and written; nothing in a destination without elements."""
+    """Reads, combines and writes one element, or a vector of contiguous ones. No effect if the destination is empty."""
     dtype, writer = state.kernel.args[instr.arg].dtype, state.writer
     value, *indices = (values[operand] for operand in instr.operands)
     at = address(state, instr, indices)
@@ -183,7 +184,7 @@ def _write(state: State, instr: Instr, values: Values) -> None:
 
 
 def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
-    """The address that a point, or its lane 0, writes to."""
+    """The address that a point (lane 0 of a vector) writes to."""
     arg, pure = state.kernel.args[instr.arg], state.writer.pure
     offset = state.constant(0, "i64")
     for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
@@ -192,7 +193,7 @@ def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
 
 
 def load(state: State, instr: Instr, address: str) -> str:
-    """The destination's element there, or the active lanes' elements."""
+    """Loads the destination's element, or the active lanes' elements."""
     dtype = state.kernel.args[instr.arg].dtype
     kind, align = types.memory(dtype), types.size(dtype)
     vector = state.vector(kind) if state.lane is not None else kind
@@ -206,7 +207,7 @@ def load(state: State, instr: Instr, address: str) -> str:
 
 
 def store(state: State, instr: Instr, address: str, name: str) -> None:
-    """Writes an element of the destination, or the active lanes' elements."""
+    """Stores an element of the destination, or the active lanes' elements."""
     dtype = state.kernel.args[instr.arg].dtype
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     if dtype == "i1":

@@ -1,8 +1,8 @@
-"""Scatters whose indices ascend: each row of the destination is combined in registers, and threads share the points.
+"""Scatters with ascending indices: each row of the destination is combined in registers, and threads share the points.
 
-Whether they do is seen when the kernel is called, by a pass over the index that ends where it descends. Then the points
-of a row are next to each other. A unit has the rows that begin among its points, so no two of them write one element;
-everything is combined in the order of the points, as in the usual form: results are the same to the last bit.
+Whether indices ascend is tested at each call, by a pass over the index that stops at the first descent. If they do, the
+points of a row are contiguous. A unit has the rows that start among its points, so no two units write one element;
+points are combined in the same order as in the usual form: results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _VECTORS = 4  # of a row, side by side
 
 @dataclass(frozen=True)
 class Plan:
-    """``points``: the dim along which indices may ascend. ``code``: what computes the index as it is given, of which
-    ``checked`` is the check; ``after``: what follows the check. ``own``: what else a point computes."""
+    """``points``: the dim along which indices may ascend. ``code``: the instructions that compute the index, which the
+    instruction ``checked`` checks; ``after``: those that use the checked index. ``own``: all others at a point."""
 
     kernel: LoopKernel
     points: Dim
@@ -49,13 +49,13 @@ class Plan:
 
     @property
     def pays(self) -> tuple[tuple[Expr, Expr], ...]:
-        """(more, less): where every ``more`` is at least ``less``, there is something to gain."""
+        """(more, less) pairs: the form pays if every ``more`` is at least its ``less``."""
         lane = Expr.const(1) if self.lane is None else self.lane.size
         return (self.points.size, Expr.const(_LEAST)), (self.points.size * lane, self.rows * _ELEMENTS)
 
     @property
     def test_units(self) -> Expr:
-        """Units of the pass over the index."""
+        """The number of units of the pass over the index."""
         return ceildiv(self.points.size, _TESTED)
 
     @property
@@ -69,9 +69,8 @@ class Plan:
 
 
 def plan(usual: scatter.Plan) -> Plan | None:
-    """The division of a scatter by one checked index that depends on the only reduced dim alone, and that nothing else
-    reads; None for others, for those with a further index of the data (of one element), and where nothing is combined.
-    """
+    """The plan for a scatter with one checked index that depends on the only reduced dim alone and that only the
+    address uses. None for all others, for further data-dependent indices (of one element), and without a combiner."""
     kernel, write = usual.kernel, usual.kernel.scatter
     reduced = [dim for dim in kernel.dims if dim.reduced]
     assert write is not None
@@ -115,7 +114,7 @@ def _results(code: Sequence[Instr]) -> set[int]:
 
 
 def _index(state: State, plan: Plan, position: str) -> Value:
-    """The index of a point, as it is given."""
+    """The index of a point, unchecked."""
     state.symbols[plan.points.name] = position
     values: Values = {}
     for instr in plan.code:
@@ -124,7 +123,7 @@ def _index(state: State, plan: Plan, position: str) -> Value:
 
 
 def test(state: State, plan: Plan, begin: str, end: str) -> None:
-    """Sets the flag if an index in the units [begin, end) is larger than the next one, or is none."""
+    """Sets the flag if an index in the units [begin, end) is larger than the next one, or out of range."""
     writer, pure = state.writer, state.writer.pure
     flag = writer.emit(launch.word(launch.FLAG_WORD))
     last, one = pure(f"arith.subi {scalar(state, plan.points.size)}, {state.constant(1, 'i64')} : i64"), "i64"
@@ -153,7 +152,7 @@ def test(state: State, plan: Plan, begin: str, end: str) -> None:
 
 
 def _descends(state: State, plan: Plan, first: str, last: str) -> str:
-    """Whether an index in [first, last] is larger than the next one, or the outer ones are no indices."""
+    """Whether an index in [first, last] is larger than the next one, or the first or last one is out of range."""
     writer, pure, zero = state.writer, state.writer.pure, state.constant(0, "i64")
     state.lane, state.uniform_depth = None, writer.depth
     size = scalar(state, plan.rows)
@@ -190,7 +189,7 @@ def _descends(state: State, plan: Plan, first: str, last: str) -> str:
 
 
 def compute(state: State, plan: Plan, begin: str, end: str) -> None:
-    """All of the units in [begin, end), of indices that ascend."""
+    """Writes the units in [begin, end), for ascending indices."""
     pure, size = state.writer.pure, scalar(state, plan.points.size)
 
     def unit(_: str, counters: dict[str, str]) -> None:
@@ -212,7 +211,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
 
 
 def _row_after(state: State, plan: Plan, first: str, last: str) -> str:
-    """Where the row ends that has the point before ``first``; at most ``last``."""
+    """The end of the row of the point before ``first``; at most ``last``."""
     writer, zero, one = state.writer, state.constant(0, "i64"), state.constant(1, "i64")
     inner = writer.emit(f"arith.cmpi sgt, {first}, {zero} : i64")
 
@@ -268,8 +267,8 @@ def _over_lanes(state: State, plan: Plan, begin: str, end: str) -> None:
 
 
 class _Rows:
-    """Writes the loop over points of ascending rows, which carries the current row and its elements' values.
-    ``vectors(f)`` calls f(k) where the lanes are the k-th vector of them."""
+    """Writes the loop over points of ascending rows, which carries the current row and the values of its elements.
+    ``vectors(f)`` calls f(k) with the lanes set to its k-th vector."""
 
     def __init__(
         self, state: State, plan: Plan, vectors: Callable[[Callable[[int], str]], list[str]], copies: int
@@ -280,7 +279,7 @@ class _Rows:
         self.dtype = plan.kernel.args[self.write.arg].dtype
 
     def run(self, begin: str, end: str) -> None:
-        """There is at least one point."""
+        """Writes the loop; there must be at least one point."""
         state, writer, one = self.state, self.state.writer, self.state.constant(1, "i64")
         kind = types.register(self.dtype)
         kinds = [kind if self.plan.lane is None else state.vector(kind)] * self.copies
@@ -304,7 +303,7 @@ class _Rows:
         return self.vectors(lambda k: self._old(row))
 
     def _combined(self, before: str) -> str:
-        """A row's values and those of the current point."""
+        """The row's values, combined with those of the current point."""
         state = self.state
         values: Values = {}
         for instr in self.plan.own:
@@ -316,7 +315,7 @@ class _Rows:
         return arithmetic.apply(state, operation(self.write.combiner, self.dtype), [old, value]).name
 
     def _address(self, row: str) -> str:
-        """Of the elements of a row, whose index is not looked at again: it is one."""
+        """The address of the elements of a row. The index is known to be in range."""
         state, plan = self.state, self.plan
         values: Values = {plan.checked.results[0]: Value(row, "index")}
         wanted = self.write.operands[1:]

@@ -12,7 +12,7 @@ LANE_BYTES = 8  # room for a lane of any type
 
 
 def slot_bytes(reductions: list[Reduction], sets: int, width: int) -> int:
-    """Bytes of the workspace per unit."""
+    """Bytes of the workspace per unit (chunk)."""
     return sets * sum(len(one.elements) for one in reductions) * width * LANE_BYTES
 
 
@@ -30,7 +30,7 @@ def _addresses(state: State, reductions: list[Reduction], sets: int, unit: str) 
 
 
 def save(state: State, reductions: list[Reduction], accumulators: list[Accumulators], unit: str, uniform: bool) -> None:
-    """Writes the accumulators of a unit (a chunk)."""
+    """Stores the accumulators of a unit (a chunk) in the workspace."""
     sets = _addresses(state, reductions, len(accumulators), unit)
     for names, addresses in zip(accumulators, sets, strict=True):
         for one, values, targets in zip(reductions, names, addresses, strict=True):
@@ -40,7 +40,7 @@ def save(state: State, reductions: list[Reduction], accumulators: list[Accumulat
 
 
 def load(state: State, reductions: list[Reduction], sets: int, unit: str, uniform: bool) -> list[Accumulators]:
-    """The accumulators of all chunks of a unit, combined in their order; sums wide."""
+    """The accumulators of all chunks of a unit, combined in order; sums in the wide type."""
     pure, splits = state.writer.pure, state.symbols[SPLITS]
     first = pure(f"arith.muli {unit}, {splits} : i64")
     every = reductions * sets

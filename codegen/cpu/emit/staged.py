@@ -1,13 +1,13 @@
 """Staged kernels, for few long rows: each sweep is a launch of its own, in which threads share the chunks of a row.
 
-    @k_rows0(context, unit)           what the row level does before the first sweep
-    @k_sweep0(context, begin, end)    chunks of sweep 0, whose accumulators wait in the workspace
-    @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second sweep
+    @k_rows0(context, unit)           row-level code before the first sweep
+    @k_sweep0(context, begin, end)    chunks of sweep 0, whose accumulators are stored in the workspace
+    @k_rows1(context, unit)           combines chunks in order; row-level code before the second sweep
     @k_sweep1 ...
 
-All of it for one row, then for the next: a sweep may find in the cache what the sweep before it has read. For the sake
-of rows that do not fit there, every other sweep begins with the last chunk. Values of the row level wait in the
-workspace too, behind the accumulators, for the functions that come later.
+All of them run for one row, then for the next, so that a sweep may find in the cache what the sweep before it has read.
+For rows that do not fit there, every other sweep runs over the chunks in reverse order. Row-level values that later
+functions need are stored in the workspace too, behind the accumulators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Kinds = dict[int, tuple[str, bool]]  # of the values that wait: dtype, whether a
 
 
 class Staged(Body):
-    """Writes one of the functions. ``kinds``: what the functions before it have left in the workspace."""
+    """Writes one of the functions. ``kinds``: the values that earlier functions have stored in the workspace."""
 
     def __init__(self, state: State, schedule: Schedule, layout: Layout, kinds: Kinds) -> None:
         super().__init__(state, schedule, layout)
@@ -37,7 +37,7 @@ class Staged(Body):
         self.waiting = waiting(schedule)
 
     def chunks(self, number: int, begin: str, end: str) -> None:
-        """Sweep ``number`` over the chunks in [begin, end)."""
+        """Writes sweep ``number`` over the chunks in [begin, end)."""
 
         state, pure = self.state, self.state.writer.pure
         splits, last = state.symbols[SPLITS], state.constant(1, "i64")
@@ -55,7 +55,7 @@ class Staged(Body):
         for_units(state, self.layout.counters, begin, end, one)
 
     def rows(self, number: int, unit: str) -> None:
-        """The row level's work before sweep ``number``, after the last one if there is none."""
+        """Writes the row-level code before sweep ``number``; after the last sweep, the epilogue."""
 
         def one(unit: str, counters: dict[str, str]) -> None:
             self.unit = unit
@@ -84,7 +84,7 @@ class Staged(Body):
                 self._wait(k, value, current[value])
 
     def _reloaded(self, number: int, unit: str) -> list[Values]:
-        """The values of the row stages before ``number``, per copy."""
+        """The row-level values of earlier functions, per copy."""
         values: list[Values] = [{} for _ in range(self.copies)]
 
         def made(k: int) -> None:
@@ -104,7 +104,7 @@ class Staged(Body):
         return values
 
     def _wait(self, k: int, number: int, value: Value) -> None:
-        """Writes a value of copy ``k`` to its address."""
+        """Stores a row-level value of copy ``k`` in the workspace."""
         state, kind = self.state, types.memory(value.dtype)
         name = value.name if value.uniform else state.lanes(value)
         type_ = kind if value.uniform else state.vector(kind)
@@ -125,7 +125,7 @@ class Staged(Body):
 
 
 def waiting(schedule: Schedule) -> dict[int, int]:
-    """The row-level values that later functions take, numbered."""
+    """The row-level values that later functions use, numbered."""
     made = {r for stage in schedule.rows for i in stage if i.op not in _ANYWHERE for r in i.results}
     made |= {r for one in schedule.sweeps for i in one.reduces for r in i.results}
     taken = {operand for one in schedule.sweeps for i in one.code for operand in i.operands}
@@ -134,12 +134,12 @@ def waiting(schedule: Schedule) -> dict[int, int]:
 
 
 def value_bytes(layout: Layout, names: dict[int, int], width: int) -> int:
-    """Bytes of a unit's row-level values."""
+    """Bytes of the workspace for the row-level values of a unit."""
     return layout.copies * len(names) * width * split.LANE_BYTES
 
 
 def chunk_bytes(body: Body, width: int) -> int:
-    """Bytes of all chunks' accumulators, of the sweep that has most."""
+    """Bytes of the workspace for the accumulators of all chunks, of the sweep with the largest ones."""
     sets = 1 if body.layout.across else body.layout.copies
     return MAX_SPLITS * max(split.slot_bytes(one, sets, width) for one in body.reductions)
 
@@ -153,8 +153,7 @@ def workspace_bytes(state: State, schedule: Schedule, layout: Layout) -> int:
 
 
 def stages(schedule: Schedule) -> list[tuple[str, int]]:
-    """The functions in the order in which they run: ("rows" or "sweep", number). Row stages with nothing to do are left
-    out."""
+    """The functions in order: ("rows" or "sweep", number). Row functions without work are left out."""
     found: list[tuple[str, int]] = []
     for number, rows in enumerate(schedule.rows):
         reduced = number > 0 and schedule.sweeps[number - 1].reduces
@@ -166,7 +165,7 @@ def stages(schedule: Schedule) -> list[tuple[str, int]]:
 
 
 def functions(name: str, schedule: Schedule, layout: Layout, enter: Callable[[tuple[str, ...]], State]) -> list[str]:
-    """The text of all functions; ``enter`` begins one, with the given parameters after the context."""
+    """The text of all functions; ``enter`` prints the head of one, with the given parameters after the context."""
     lines, kinds = [], Kinds()
     for kind, number in stages(schedule):
         names = ("%unit",) if kind == "rows" else ("%begin", "%end")
@@ -189,7 +188,7 @@ def start(
     context: str,
     work: Callable[[int], str],
 ) -> None:
-    """Calls the functions for each unit, in order. ``work``: of a sweep over all units, see `launch.start`."""
+    """Calls the functions for each unit, in order. ``work``: the cost of a sweep over all units, see `launch.start`."""
     writer, splits = state.writer, state.symbols[SPLITS]
     count = scalar(state, maximum(layout.rows_apart, 1))
     works = [writer.pure(f"arith.divui {work(number)}, {count} : i64") for number in range(len(schedule.sweeps))]

@@ -14,9 +14,9 @@ from symshape.codegen.cpu.schedule.interleave import Member
 
 @dataclass(frozen=True)
 class Value:
-    """``name``: the SSA value. A scalar if uniform; if ``stride`` is not 0, the scalar of lane 0, to which lane i adds
-    i*stride (only i64 registers); else a vector. ``bits``: of a float that bf16 holds exactly, that
-    as bf16 (a scalar if uniform): to make one of it is no rounding, and what nobody asks for is not printed."""
+    """A value. ``name``: its SSA value: a scalar if uniform; if ``stride`` is not 0, the scalar of lane 0, to which
+    lane i adds i*stride (only i64 registers); else a vector. ``bits``: for a float that bf16 represents exactly, a
+    function that prints its bf16 bits (a scalar if uniform), so that narrowing it needs no rounding."""
 
     name: str
     dtype: str
@@ -35,11 +35,11 @@ class Value:
 class State:
     """The emitter's state inside one kernel body.
 
-    ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at
-    places where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1,
-    whether all are. ``uniform_depth``: the innermost region around the vector loop, where scalar loads go. ``error``:
-    the address of the error slot, "" without one. ``safe``: memory that may always be read, for lanes that must not
-    read. ``workspace``: where split reductions wait.
+    ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim along the lanes; None where one point is
+    computed at a time. ``mask``: the active lanes, None if all are; ``whole``: an i1, whether all are.
+    ``uniform_depth``: the depth of the innermost region around the vector loop, where scalar loads go. ``error``: the
+    address of the error slot, "" without one. ``safe``: memory that may always be read, for inactive lanes.
+    ``workspace``: the address of the workspace of split reductions.
     """
 
     writer: Writer

@@ -37,7 +37,7 @@ Bounds = tuple[str, str]
 
 
 def instruction(state: State, instr: Instr, values: Values) -> None:
-    """Evaluates an instruction other than a reduction."""
+    """Prints an instruction other than a reduction."""
     operands = [values[operand] for operand in instr.operands]
     match instr.op:
         case "store":
@@ -76,8 +76,8 @@ def side_by_side(
     copies: int,
     full: bool,
 ) -> list[Result]:
-    """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position``
-    and, unless all are ``full``, lanes at or after ``end`` are inactive. Their operations are interleaved."""
+    """Calls body(k) for the consecutive vectors of one iteration, in which the lane dim starts at ``position`` and,
+    unless all are ``full``, lanes at or after ``end`` are inactive. Their operations are interleaved."""
 
     def one(k: int) -> Result:
         pure = state.writer.pure
@@ -102,7 +102,7 @@ def side_by_side(
 
 
 def peel(state: State, begin: str, end: str, step: int) -> str:
-    """Where the last whole step from ``begin`` ends; the step is a power of two."""
+    """The end of the last whole step from ``begin``; the step is a power of two."""
     pure = state.writer.pure
     length = pure(f"arith.maxsi {pure(f'arith.subi {end}, {begin} : i64')}, {state.constant(0, 'i64')} : i64")
     whole = pure(f"arith.andi {length}, {state.constant(-step, 'i64')} : i64")
@@ -110,9 +110,9 @@ def peel(state: State, begin: str, end: str, step: int) -> str:
 
 
 class SweepLoops:
-    """Writes the loops of one sweep. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
-    run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
-    ``given``: full-level values that are there already; ``buffers``: where accesses are made instead."""
+    """Writes the loops of one sweep. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone if the lanes
+    run along a reduced dim, whose loop is written here); ``ranges`` replaces [0, size) for a split dim; ``given``:
+    full-level values that are computed already; ``buffers``: buffers that accesses go to instead of memory."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class SweepLoops:
         self.ends: dict[str, str] = {}  # of ragged dims, in the current row
 
     def run(self, values: list[Values]) -> list[Accumulators]:
-        """The accumulators of each vector of the unit after the sweep. ``values``: the row level's, per vector."""
+        """The accumulators of each vector of the unit after the sweep. ``values``: row-level values, per vector."""
         dims = [dim for dim in self.state.kernel.dims if dim.reduced and dim is not self.layout.lane]
         if self.ragged is not None:
             dim, row = self.ragged
@@ -160,7 +160,7 @@ class SweepLoops:
         return names[k * count : (k + 1) * count]
 
     def bounds(self, dim: Dim) -> Bounds:
-        """The range of a reduced dim in this unit, and in this row."""
+        """The range of a reduced dim in this unit and row."""
         lower, upper = self.ranges.get(dim.name) or (self.state.constant(0, "i64"), scalar(self.state, dim.size))
         end = self.ends.get(dim.name)
         return (lower, upper) if end is None else (lower, self.state.writer.pure(f"arith.minsi {upper}, {end} : i64"))
@@ -172,7 +172,8 @@ class SweepLoops:
         accumulators: Accumulators,
         inner: Callable[[Accumulators], Accumulators],
     ) -> Accumulators:
-        """Loops over reduced dims. Sums start at zero at each level and join the outer level's: chains stay short."""
+        """Loops over reduced dims. Sums start at zero at each level and are added to the outer level's: chains stay
+        short."""
         if not dims:
             return inner(accumulators)
         state, (dim, *others) = self.state, dims
@@ -216,7 +217,7 @@ class SweepLoops:
         return loop(whole, upper, found, 1, False, Expr.const(layout.copies * width))
 
     def _tree(self, reduction: Reduction, parts: Accumulators) -> list[str]:
-        """Accumulators of the copies combined in pairs."""
+        """The accumulators of the copies, combined in pairs."""
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [combine(self.state, reduction, left, right, False) for left, right in pairs]
@@ -231,8 +232,8 @@ class SweepLoops:
         accumulators: Accumulators,
         step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
-        """As `_blocked`. Where rows are inside of other loops, one that is a single block is added up without wide
-        numbers, which change nothing then and take as long as the row."""
+        """As `_blocked`. Where rows are inside of other loops, a row of a single block is added without the wide type,
+        which would not change the result and would take as long as the row."""
         state = self.state
         outer = sum(dim.reduced for dim in state.kernel.dims) > 1
         light = sum(weight(instr) for instr in self.current.code) <= LIGHT
@@ -267,8 +268,8 @@ class SweepLoops:
         accumulators: Accumulators,
         step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
-        """A loop in which sums restart every ``block`` indices. The blocks are added up wide, or, without anything
-        wider, in blocks again: errors grow with the length of each chain of additions, not with that of the loop."""
+        """A loop in which sums restart every ``block`` indices. The blocks are added in the wide type, or, if there is
+        none, in blocks again: errors grow with the length of each chain of additions, not with that of the loop."""
         sums = [one for one in reductions if is_sum(one)]
         steps = [block] if all(wide(one) is not one for one in sums) else [block * _BLOCKS**2, block * _BLOCKS, block]
         constant = size.as_int()
@@ -286,8 +287,8 @@ class SweepLoops:
         return combine(self.state, reduction, left, right, self.uniform)
 
     def _fresh(self, reductions: list[Reduction], accumulators: Accumulators) -> Accumulators:
-        """Wide accumulators of a block. Sums begin again. Others go on: products of few factors stay near 1, where the
-        numbers below it are twice as dense as those above, and roundings do not cancel."""
+        """Wide accumulators at the start of a block. Sums restart. Other reductions continue: products of few factors
+        stay near 1, where floats below 1 are twice as dense as those above, and roundings do not cancel."""
         pairs = zip(reductions, accumulators, strict=True)
         return [identities(self.state, wide(a), self.uniform) if is_sum(a) else names for a, names in pairs]
 
@@ -299,7 +300,8 @@ class SweepLoops:
         step: Callable[[str, Accumulators], Accumulators],
         start: Accumulators,
     ) -> Accumulators:
-        """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]`` and so on. Wide results."""
+        """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]`` and so on. Returns wide
+        accumulators."""
         state, (lower, upper, stride), (length, *inner) = self.state, bounds, steps
 
         def narrow(first: str, last: str, begin: Accumulators) -> Accumulators:
@@ -363,7 +365,7 @@ class SweepLoops:
         return [updated[one.instr.results] for one in self.reductions]
 
     def _access(self, instr: Instr, values: Values, buffer: str | None) -> None:
-        """An instruction; an access that has a buffer is made there."""
+        """An instruction, with a load or store redirected to its buffer if it has one."""
         if buffer is None:
             instruction(self.state, instr, values)
             return

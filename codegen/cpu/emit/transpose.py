@@ -1,4 +1,4 @@
-"""Loads that are contiguous along another dim than the lanes: square tiles, transposed in registers."""
+"""Loads and stores that are contiguous along another dim than the lanes: square tiles, transposed in registers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SHORT = 8  # a dim known to be shorter gives tiles that are mostly empty
 
 
 def tile_dim(kernel: LoopKernel, lane: Dim | None, sweeps: tuple[Sweep, ...]) -> tuple[Dim | None, tuple[Instr, ...]]:
-    """The dim along which most reads that are strided along the lanes are contiguous, and those reads. None where there
-    is none, and in kernels with reductions."""
+    """The dim along which most reads that are strided along the lanes are contiguous, and those reads. None if there is
+    none, and in kernels with reductions."""
     if lane is None or any(dim.reduced for dim in kernel.dims) or _is_short(lane):
         return None, ()
     strided = [instr for instr in sweeps[0].code if _strided(instr, lane)] if sweeps else []
@@ -57,7 +57,7 @@ def fill(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns:
 
 
 def drain(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
-    """Stores what the buffer holds; the opposite of `fill`."""
+    """Stores the buffer to memory; the inverse of `fill`."""
     _call(state, "drain", instr, lane, buffer, rows, columns)
 
 
@@ -94,7 +94,7 @@ def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
 
 
 def put(state: State, instr: Instr, buffer: str, index: str, value: Value) -> None:
-    """Makes the value the vector at tile index ``index``."""
+    """Writes the value as the vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
     vector, align, name = state.vector(types.memory(dtype)), types.size(dtype), state.lanes(value)
     if dtype == "i1":
@@ -107,7 +107,7 @@ _PARAMETERS = "%memory: !llvm.ptr, %stride: i64, %buffer: !llvm.ptr, %rows: i64,
 
 
 def _start(name: str, width: int) -> list[str]:
-    """The function's head: which elements of a strided run there are."""
+    """The head of a helper function: computes which elements of a strided run exist."""
     indices, lanes = f"vector<{width}xi64>", ", ".join(map(str, range(width)))
     return [
         f'llvm.func internal @{name}({_PARAMETERS}) attributes {{passthrough = ["noinline"]}} {{',
@@ -120,7 +120,7 @@ def _start(name: str, width: int) -> list[str]:
 
 
 def _runs(kind: str, count: int, memory: str = "%memory", columns: str = "%columns") -> list[str]:
-    """The address at which each run begins; missing runs get the first one's."""
+    """The addresses at which the runs start; missing runs get the first one's."""
     lines = []
     for i in range(count):
         lines += [
@@ -134,7 +134,8 @@ def _runs(kind: str, count: int, memory: str = "%memory", columns: str = "%colum
 
 
 def _single(kind: str, width: int, body: list[str]) -> list[str]:
-    """For runs of one element: the body, with the addresses of all runs in %all. Longer ones are faster transposed."""
+    """The case of runs of one element: the body, with the addresses of all runs in %all. Longer runs are faster
+    transposed."""
     indices, pointers = f"vector<{width}xi64>", f"vector<{width}x!llvm.ptr>"
     return [
         "  scf.if %thin {",
@@ -205,7 +206,8 @@ def _masked_load(kind: str, width: int, run: int, mask: str = "%mask", zero: str
 
 
 def _half_of_runs(kind: str, width: int) -> list[str]:
-    """width/2 runs from %first on: after log2(width/2) shuffles register q holds what belongs to rows 2q and 2q + 1."""
+    """Transposes width/2 runs from %first on: after log2(width/2) shuffles register q holds the elements of rows 2q and
+    2q + 1."""
     half, size = width // 2, types.size(kind)
     steps, vector = half.bit_length() - 1, f"vector<{width}x{kind}>"
     lines = [
@@ -228,7 +230,7 @@ def _half_of_runs(kind: str, width: int) -> list[str]:
 
 
 def _short_runs(kind: str, width: int) -> list[str]:
-    """Runs of at most width/2 elements: register q begins as runs 2q and 2q + 1."""
+    """Transposes runs of at most width/2 elements: register q starts with runs 2q and 2q + 1."""
     half, size = width // 2, types.size(kind)
     steps, vector, part = width.bit_length() - 1, f"vector<{width}x{kind}>", f"vector<{half}x{kind}>"
     lower, both = ", ".join(map(str, range(half))), ", ".join(map(str, range(width)))

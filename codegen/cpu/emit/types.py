@@ -43,7 +43,7 @@ def bits(dtype: str) -> int:
 
 
 def literal(value: float | int | bool, type_: str) -> str:
-    """A constant of a register type, as the text of an attribute; floats by their bits, so that none is rounded.
+    """A constant of a register type, as the text of an attribute; floats as their bits, so that none is rounded.
 
     Never cached: -0.0 and 0.0 are the same key.
     """
@@ -73,6 +73,6 @@ def bfloat_bits(value: float) -> int:
 
 
 def bfloat_value(bits: int) -> float:
-    """The number that bf16 holds as these bits."""
+    """The number that these bits represent in bf16."""
     found: float = struct.unpack(">f", struct.pack(">I", bits << 16))[0]
     return found

@@ -22,7 +22,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Rounds:
-    """The body of a loop: what is carried, by its names at the beginning of a round and at its end."""
+    """The body of a printed loop: names of the carried values at the start of an iteration, and at its end."""
 
     induction: str
     names: list[str]
@@ -31,7 +31,7 @@ class _Rounds:
     yielded: list[str]
 
     def again(self, writer: Writer, induction: str, values: Sequence[str]) -> _Rounds:
-        """Written once more, for other values."""
+        """A second copy of the body, for other values."""
         others = dict(zip([self.induction, *self.names], [induction, *values], strict=True))
         others |= {name: writer.fresh() for name in defined(self.lines)}
         yielded = [others.get(name, name) for name in self.yielded]
@@ -146,7 +146,7 @@ class Writer:
         return self._do_while(bounds, starts, rounds)[1:]
 
     def _in_pairs(self, bounds: tuple[str, str, str], starts: list[str], one: _Rounds) -> list[str]:
-        """A loop with two rounds in one, while two are left, and the last round if one is."""
+        """A loop unrolled by two: two iterations in one while two are left, then the last one if one is left."""
         lower, upper, step = bounds
         last, two = self.pure(f"arith.subi {upper}, {step} : i64"), self.pure(f"arith.addi {step}, {step} : i64")
         second = one.again(self, self.fresh(), one.yielded)
@@ -161,10 +161,10 @@ class Writer:
         return self._finish(f"scf.if {left} -> ({', '.join(one.types)})", one.types, parts)
 
     def _do_while(self, bounds: tuple[str, str, str], starts: list[str], rounds: _Rounds) -> list[str]:
-        """A loop that tests its condition at the end of a round, in a branch that tests it before the first: the
-        induction variable and what is carried after the last. LLVM's level 0 does not rotate loops, and one that tests
-        at the beginning of a round jumps twice in it. The branch that is seldom taken is the first: LLVM keeps
-        constants in registers for what follows it."""
+        """A loop that tests its condition at the end of an iteration, in a branch that tests it before the first;
+        returns the induction variable and the carried values at the end. LLVM at level 0 does not rotate loops, and a
+        loop that tests at its start jumps twice per iteration. The unlikely branch comes first: LLVM keeps constants in
+        registers for the code that follows it."""
         lower, upper, step = bounds
         after, more, types = self.fresh(), self.fresh(), ["i64", *rounds.types]
         listed = ", ".join(types)
@@ -208,10 +208,9 @@ class Writer:
         return _indented(self._scopes[0].lines)
 
     def interleave(self, parts: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Runs the parts and mixes the operations that they write here, one of each in turn.
+        """Runs the parts and interleaves the operations that they write here, one of each in turn.
 
-        Independent chains of operations then run side by side: the CPU looks ahead over too few of them to find
-        the next chain by itself.
+        Independent chains then overlap: the CPU's reorder window is too small to reach the next chain by itself.
         """
         scope = self._scopes[-1]
         before, written, results = scope.lines, [], []

@@ -1,1 +1,1 @@
-"""MLIR text to object files, for this processor or a level of instructions."""
+"""MLIR text to object files, for this processor or an instruction-set level."""

@@ -36,11 +36,11 @@ class Timings:
 def compile_objects(
     texts: Sequence[str], opt_level: int = 0, target: Target | None = None, context: Any = None
 ) -> tuple[bytes, Timings]:
-    """The object file with all kernels of a graph, printed for ``target``, and how long it took. ``context``: an MLIR
-    context to work in, by default a new one.
+    """The object file with all kernels of a graph, printed for ``target``, and the time of each step. ``context``: an
+    MLIR context to work in, by default a new one.
 
-    LLVM's middle-end finds nothing in this code (`Writer` has hoisted and shared what there was): level 0 gives machine
-    code that is as fast as level 2's in a third of the time. Instruction selection and scheduling run in full.
+    LLVM's middle-end has nothing to do in this code (`Writer` has done CSE and code motion): level 0 gives machine code
+    that is as fast as level 2's in a third of the time. Instruction selection and scheduling run in full.
     """
     from torch_mlir.execution_engine import ExecutionEngine
     from torch_mlir.ir import Context, Location, MLIRError, Module
@@ -79,8 +79,8 @@ def compile_objects(
 
 
 def _restrict(module: Any, level: str) -> None:
-    """Lets LLVM use the instructions of a level only, instead of all that the engine's machine has: this one. Each
-    function says so; what the engine itself adds to the object (wrappers) is never called."""
+    """Restricts LLVM to the instructions of a level, by attributes of each function; the engine would use all of this
+    machine's. What the engine itself adds to the object (wrappers) is never called."""
     if level == cpu_level.NATIVE:
         return
     from torch_mlir.ir import Attribute, StringAttr

@@ -1,4 +1,4 @@
-"""The processor that emitters print for."""
+"""`Target`: the properties of a processor that emitters depend on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from symshape.machine import instruction_sets as cpu_level
 
 @dataclass(frozen=True)
 class Target:
-    """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations
-    of all widths cost no more than plain ones. ``scalef``: AVX-512's instruction is there (needs 16 lanes).
-    ``converts_f16``: instructions convert between f16 and f32. ``level``: the instructions that LLVM may use, see
-    `symshape/machine/instruction_sets.py`."""
+    """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations of
+    all widths cost no more than plain ones. ``scalef``: AVX-512's instruction of that name is available (needs 16
+    lanes). ``converts_f16``: there are instructions that convert between f16 and f32. ``level``: the instructions that
+    LLVM may use, see `symshape/machine/instruction_sets.py`."""
 
     lanes: int
     fast_masks: bool
@@ -25,7 +25,7 @@ class Target:
 
 @cache
 def target_of(level: str) -> Target:
-    """16 lanes with AVX-512 (F, BW, DQ, VL), else 8. OptionError as `cpu_level.check`."""
+    """16 lanes with AVX-512 (F, BW, DQ, VL), else 8. Raises OptionError as `cpu_level.check` does."""
     cpu_level.check(level)
     has = cpu_level.host_features() if level == cpu_level.NATIVE else set(cpu_level.features(level))
     wide = has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}

@@ -1,1 +1,1 @@
-"""In which order and in which form a kernel's points are computed."""
+"""Schedules a CPU kernel: its forms, the loop order, vectors, tiles, and units of work."""

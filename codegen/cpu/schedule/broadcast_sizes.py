@@ -1,7 +1,7 @@
 """Forms for sizes that may be 1 and broadcast, which is known only when the kernel is called.
 
-A dim that may be repeated is read at ``d * min(1, s - 1)``. Along the lanes that is a gather; with 1 for ``s`` it is
-one element for the whole row, and with a larger ``s`` a vector.
+Along a dim that may be broadcast, an operand is read at ``d * min(1, s - 1)``, which is a gather if it is the lane dim.
+With ``s == 1`` it is one element for the whole row; with ``s > 1`` it is a contiguous vector.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from symshape.prover.numbers.expr import Atom, Expr, Function, minimum
 
 
 def perhaps_repeated(kernel: LoopKernel) -> list[str]:
-    """The symbols of sizes that are 1 or what they broadcast to, of dims along which something is read."""
+    """The symbols of sizes that are 1 or the size that they broadcast to, along which something is read."""
     exprs = [instr.address for instr in kernel.code if instr.op in ("load", "index") and instr.address is not None]
     atoms = {atom for expr in exprs for atom in expr.atoms}
     return [name for name in kernel.symbols if _step(name) in atoms]
 
 
 def with_ones(kernel: LoopKernel, names: list[str]) -> LoopKernel:
-    """The kernel where each of the sizes is 1."""
+    """The kernel specialised for each of the sizes being 1."""
     for name in names:
         kernel = with_value(kernel, name, Expr.const(1))
     return normalise(fold(kernel))
 
 
 def with_more(kernel: LoopKernel, names: list[str]) -> LoopKernel:
-    """The kernel where none of the sizes is 1: nothing is repeated. (Of a size of 0 there is no point.)"""
+    """The kernel specialised for none of the sizes being 1: nothing is broadcast. (A size of 0 has no points.)"""
     steps = {_step(name) for name in names}
 
     def known(atom: Atom) -> Expr | None:
@@ -44,7 +44,7 @@ def with_more(kernel: LoopKernel, names: list[str]) -> LoopKernel:
 
 
 def _step(name: str) -> Atom:
-    """Of the index along a dim whose size has that name."""
+    """The step ``min(1, s - 1)`` of the index along a dim of size s."""
     (atom,) = minimum(1, Expr.symbol(name) - 1).atoms
     assert isinstance(atom, Function)
     return atom

@@ -32,8 +32,8 @@ _MOST_TWICE = 160  # cheap operations per element: kernels with more have one fo
 
 @dataclass(frozen=True)
 class Form:
-    """One way to run a kernel, for sizes of which all ``bounds`` hold: (size, least, most). ``suffix`` tells its
-    functions apart; ``kernel`` is what they compute, with the arguments of the kernel itself."""
+    """One way to run a kernel, for sizes that satisfy all ``bounds``: (size, minimum, maximum). ``suffix``
+    distinguishes its functions; ``kernel`` is its loop program, with the arguments of the kernel itself."""
 
     suffix: str
     kernel: LoopKernel
@@ -50,7 +50,7 @@ class Form:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a bound is about a number: the form is never taken, or the usual one is meant for that number."""
+        """Whether a bound is about a constant: the form is never taken, or the usual form is for that constant."""
         return any(
             number is not None and (most is not None or number < least)
             for number, least, most in ((size.as_int(), least, most) for size, least, most in self.bounds)
@@ -63,7 +63,7 @@ class Form:
 
 
 def in_order(forms: list[Form]) -> list[Form]:
-    """The order in which a kernel's entry tries them: the first whose condition holds is run."""
+    """The order in which a kernel's entry tests them: the first whose condition holds is run."""
     return [*forms[1:], forms[0]]
 
 
@@ -83,12 +83,13 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
 
 
 def _where(forms: list[Form], suffix: str, bounds: Sequence[tuple[Expr, int, int | None]]) -> list[Form]:
-    """The forms in the order in which they are tried, within further bounds."""
+    """The forms, in the order in which they are tested, with further bounds."""
     return [replace(form, suffix=suffix + form.suffix, bounds=(*bounds, *form.bounds)) for form in in_order(forms)]
 
 
 def _is_cheaper(first: LoopKernel, second: LoopKernel) -> bool:
-    """Whether a point of the first kernel costs less, and neither is large: each is printed, for all its forms."""
+    """Whether a point of the first kernel costs less, and neither kernel is large: both are printed, with all their
+    forms."""
     plans = schedule(first), schedule(second)
     if max(map(cost, plans)) > _MOST_TWICE:
         return False
@@ -100,7 +101,7 @@ def _is_cheaper(first: LoopKernel, second: LoopKernel) -> bool:
 
 
 def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
-    """The forms of a kernel in which it is known which dims are repeated, or costs nothing to ask."""
+    """The forms of a kernel in which no broadcast is undecided, or deciding it costs nothing."""
     kernel = _without_small(with_joined_dims(kernel))
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
@@ -122,8 +123,8 @@ def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
 
 
 def _usual(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:
-    """The usual form; in pieces, where rows have some. A short row is computed at once if that is light: a loop of each
-    piece takes longer than a vector or two with masks."""
+    """The usual form, in pieces if rows have some. A short row with little work is not split: loops over pieces take
+    longer than a vector or two with masks."""
     parts = pieces(kernel, plan, usual, width)
     if parts is None or not parts.count or usual.lane is None or any(instr.op == "extract" for instr in kernel.code):
         return [Form("", kernel, plan, usual, pieces=parts)]
@@ -136,7 +137,7 @@ def _usual(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> lis
 
 
 def _is_excluded(form: Form, kernel: LoopKernel) -> bool:
-    """Whether facts exclude the sizes of a form: one of them is known to be larger, or is 0, where there is no work."""
+    """Whether facts exclude the sizes of a form: one is known to be larger, or to be 0, where there is no work."""
     bounded = [(size, most) for size, _, most in form.bounds if most is not None]
     if any(_is_multiple(size, most + 1) for size, most in bounded):
         return True
@@ -148,12 +149,12 @@ def _is_excluded(form: Form, kernel: LoopKernel) -> bool:
 
 
 def _is_multiple(size: Expr, least: int) -> bool:
-    """Whether a size is one of a number that is at least so large."""
+    """Whether a size is a multiple of a constant of at least ``least``."""
     return gcd(*(coefficient if atoms else 1 for coefficient, atoms in size.terms)) >= least
 
 
 def _least(condition: Condition) -> tuple[str, int] | None:
-    """The symbol and the number of a condition that a symbol is at least a number."""
+    """(symbol, constant) of a condition ``symbol >= constant``; else None."""
     names = condition.symbols
     if condition.kind != "ge" or len(names) != 1:
         return None
@@ -163,13 +164,13 @@ def _least(condition: Condition) -> tuple[str, int] | None:
 
 
 def cost(plan: Schedule) -> int:
-    """The cost of a point, in cheap operations."""
+    """The cost of a point, in cheap vector operations."""
     return sum(weight(instr) for one in plan.sweeps for instr in one.code)
 
 
 def _without_small(kernel: LoopKernel) -> LoopKernel:
-    """The kernel without the dim that is known to have a few elements, if it is reduced, or would fill a small part of
-    each vector."""
+    """The kernel without a dim that is known to have few elements, if it is reduced, or would fill a small part of each
+    vector."""
     for position, dim in enumerate(kernel.dims):
         size = dim.size.as_int()
         if size is None or not 1 <= size <= interleave.MOST or len(kernel.dims) == 1 and not dim.reduced:
@@ -182,7 +183,7 @@ def _without_small(kernel: LoopKernel) -> LoopKernel:
 
 
 def _small(kernel: LoopKernel, position: int | None, counts: Iterable[int], width: int) -> Iterator[Form]:
-    """A form for each of the numbers of elements that a dim may have: the dim is unrolled."""
+    """A form for each possible number of elements of a dim, with the dim unrolled."""
     for count in counts:
         smaller = None if position is None else unrolled(kernel, position, count)
         if smaller is None:
@@ -196,8 +197,8 @@ def _small(kernel: LoopKernel, position: int | None, counts: Iterable[int], widt
 
 
 def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iterator[Form]:
-    """Without tiles, which would be nearly empty: a form for each small number of elements, or, where the dim's size
-    is not one symbol, lanes along the other of the two dims."""
+    """Forms without tiles, which would be nearly empty: one for each small number of elements, or, if the dim's size is
+    not one symbol, with the lanes along the other of the two dims."""
     assert usual.lane is not None and usual.tile is not None and plan.lane is not None
     other = kernel.dims.index(usual.tile)
     flat = list(_small(kernel, other, range(1, interleave.MOST + 1), width))
@@ -214,8 +215,8 @@ def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iter
 
 
 def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
-    """A vector of rows at a time, where there are rows enough to fill one: computed side by side where a row fits into
-    a vector, one after the other where it is a few vectors long."""
+    """A form that computes a vector of rows at a time, if there are enough rows: side by side if a row fits into a
+    vector, one after the other if it is a few vectors long."""
     assert plan.lane is not None
     if sum(dim.reduced for dim in kernel.dims) > 1 or cost(plan) > _MOST_TWICE:
         return []
@@ -236,7 +237,8 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
 
 
 def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:
-    """For rows that do not stay in the cache: read once for a variance, and shared by threads where they are few."""
+    """Forms for rows that do not fit into the cache: read once for a variance, and shared by threads if there are few
+    rows."""
     once = kernel
     if usual.across and sum(dim.reduced for dim in kernel.dims) == 1 and cost(plan) <= _MOST_TWICE:
         once = with_moments(kernel)
@@ -250,7 +252,7 @@ def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list
 
 
 def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:
-    """A launch for each sweep, where rows are so few and so long that threads have to share them."""
+    """A form with a launch for each sweep, where rows are so few and so long that threads must share them."""
     if not any(one.reduces for one in plan.sweeps) or cost(plan) > _MOST_TWICE:
         return []
     division = layouts.staged(kernel, usual)

@@ -1,6 +1,6 @@
 """Groups of strided accesses that together touch every element: whole vectors, shuffled in registers.
 
-Three loads at 3*d, 3*d + 1 and 3*d + 2 are three contiguous vectors; each value's lanes are picked from all three.
+Three loads at 3*d, 3*d + 1 and 3*d + 2 are three contiguous vectors; each value's lanes are shuffled from all three.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 4  # elements that belong together; more take more shuffles than a gather
 
 @dataclass(frozen=True)
 class Member:
-    """An access that is one of ``stride`` neighbours: which one, and the group's number."""
+    """One access of a group of ``stride`` interleaved ones: its index, and the group's number."""
 
     stride: int
     index: int
@@ -24,7 +24,7 @@ class Member:
 
 
 def find_groups(code: Sequence[Instr], lane: str | None) -> dict[Instr, Member]:
-    """The accesses without masks whose neighbours are all there; a group is of loads or of stores."""
+    """The accesses in complete groups, without masks; a group has only loads or only stores."""
     runs: dict[tuple[str, int, int, Expr], dict[int, Instr]] = {}
     for instr in code:
         stride = _stride(instr, lane)
@@ -43,7 +43,7 @@ def find_groups(code: Sequence[Instr], lane: str | None) -> dict[Instr, Member]:
 
 
 def _stride(instr: Instr, lane: str | None) -> int | None:
-    """The constant stride along the lanes, where it is small."""
+    """The constant stride along the lanes, if it is small; else None."""
     if lane is None or instr.op not in ("load", "store") or instr.address is None or instr.mask:
         return None
     stride = instr.address.coefficient(lane)
@@ -52,8 +52,8 @@ def _stride(instr: Instr, lane: str | None) -> int | None:
 
 
 def picked(stride: int, index: int, width: int) -> list[list[int]]:
-    """How to pick every ``stride``-th element of ``stride`` vectors, from ``index`` on: orders of shuffles of what was
-    picked so far with the next vector."""
+    """Shuffles that pick every ``stride``-th element of ``stride`` vectors, from ``index`` on: each combines the result
+    so far with the next vector."""
     sources = [stride * lane + index for lane in range(width)]
     orders = [[source if source < 2 * width else 0 for source in sources]]
     for k in range(2, stride):
@@ -67,8 +67,8 @@ def picked(stride: int, index: int, width: int) -> list[list[int]]:
 
 
 def spread(stride: int, part: int, width: int) -> list[list[int]]:
-    """The opposite: vector number ``part`` of ``stride`` values side by side, from shuffles of what is there so far
-    with the next value."""
+    """The inverse: shuffles that make vector number ``part`` of ``stride`` interleaved values, each combining the
+    result so far with the next value."""
     sources = [divmod(part * width + lane, stride) for lane in range(width)]
     orders = [[source + width if which == 1 else source if which == 0 else 0 for source, which in sources]]
     for k in range(2, stride):

@@ -29,27 +29,26 @@ _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: wh
 
 
 def unit_counters(dims: Iterable[Dim], blocks: Expr | None = None) -> tuple[tuple[str, Expr], ...]:
-    """The parts of a unit's number: those of ``dims`` that are parallel, then ``blocks``, if there are any; the last
-    one varies fastest."""
+    """The counters that make up a unit's number: the parallel ones of ``dims``, then ``blocks``, if there are any; the
+    last one varies fastest."""
     outer = tuple((dim.name, dim.size) for dim in dims if not dim.reduced)
     return outer if blocks is None else (*outer, (BLOCK_INDEX, blocks))
 
 
 def unit_count(counters: Iterable[tuple[str, Expr]]) -> Expr:
-    """How many units there are."""
+    """The number of units."""
     return product(size for _, size in counters)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where
-    it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
-    sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
-    ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
-    of their own, without masks; what is left of a row has another. ``groups``: see `interleave`. ``rows``: the
-    parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see
-    `rows_along_lanes`. ``most``: what the lane dim has at most, where the form says so. ``staged``: every sweep is
-    split, see `staged`."""
+    """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 if it
+    is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
+    ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too. ``split``: the
+    reduced dim that may be split into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop of their own,
+    without masks; the remainder of a row has another. ``groups``: see `interleave`. ``rows``: the parallel dim of which
+    a unit covers as many indices as a vector has lanes, one after the other, see `rows_along_lanes`. ``most``: an upper
+    bound of the lane dim's size, if the form has one. ``staged``: every sweep is split, see `staged`."""
 
     lane: Dim | None
     copies: int
@@ -87,12 +86,12 @@ class Layout:
 
     @property
     def rows_apart(self) -> Expr:
-        """Units that are not chunks of one another."""
+        """The number of units, not counting chunks of a split."""
         return product(size for name, size in self.counters if name != SPLIT_INDEX)
 
     @property
     def chunk(self) -> Expr:
-        """Indices of the split dim in one unit."""
+        """The number of indices of the split dim in one unit."""
         assert self.split is not None
         return ceildiv(ceildiv(self.split.size, self.granule), Expr.symbol(SPLITS)) * self.granule
 
@@ -106,8 +105,8 @@ class Layout:
 
 
 def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool = False, tiled: bool = True) -> Layout:
-    """The division of a kernel for vectors of ``width`` lanes. ``narrow``: the lane dim fits into one; ``tiled``: reads
-    may be transposed through tiles."""
+    """The division of a kernel for vectors of ``width`` lanes. ``narrow``: the lane dim fits into one vector;
+    ``tiled``: reads may be transposed through tiles."""
     dims = kernel.dims
     lane = None if schedule.lane is None else dims[schedule.lane]
     if schedule.short is not None:
@@ -133,7 +132,8 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool =
 
 
 def rows_along_lanes(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
-    """A unit is a vector of the ``rows``, whose reductions along the lanes are finished together."""
+    """A division in which a unit is a vector of the ``rows``, whose reductions along the lanes are finished
+    together."""
     assert schedule.lane is not None
     counters = [(dim.name, dim.size) for dim in kernel.dims if not dim.reduced and dim is not rows]
     counters.append((TILE_INDEX, ceildiv(rows.size, width)))
@@ -143,7 +143,7 @@ def rows_along_lanes(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: i
 
 
 def staged(kernel: LoopKernel, usual: Layout) -> Layout | None:
-    """The division of a kernel whose sweeps are split one by one; None where there is nothing long to split."""
+    """A division in which each sweep is split by itself; None if nothing long can be split."""
     found = _long_dim(kernel, usual.lane)
     if usual.split is not None or usual.tile is not None or found is None:
         return None
@@ -156,8 +156,8 @@ def staged(kernel: LoopKernel, usual: Layout) -> Layout | None:
 
 
 def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:
-    """Where rows are long and little is done for each element, so that masks cost as much as the work, or accesses can
-    be made together only in full vectors."""
+    """Whether rows are long and the work per element is so small that masks would cost as much, or accesses can be
+    grouped only in full vectors."""
     if found.lane is None or found.full(width) or found.tile is not None or (reduces and not found.across):
         return False
     return bool(found.groups) or sum(weight(instr) for one in schedule.sweeps for instr in one.code) <= _PEELED
@@ -185,10 +185,10 @@ def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
 
 
 def _copies(dims: Sequence[Dim], lane: Dim, sweeps: Sequence[Sweep], width: int) -> int:
-    """How many vectors one iteration computes.
+    """The number of vectors that one iteration computes.
 
-    Several where operations wait for each other in long chains. But rows may be short, and the last iteration of each
-    is done in full: four only where the lane dim is known to be long, or is all there is.
+    Several, if operations wait for each other in long chains. But rows may be short, and the last iteration of each is
+    always computed in full: four only if the lane dim is known to be long, or is the only dim.
     """
     size = lane.size.as_int()
     light = sum(weight(instr) for one in sweeps for instr in one.code) <= LIGHT
@@ -208,7 +208,7 @@ def _copies(dims: Sequence[Dim], lane: Dim, sweeps: Sequence[Sweep], width: int)
 
 
 def _split_dim(kernel: LoopKernel, schedule: Schedule, lane: Dim | None) -> Dim | None:
-    """The outermost long reduced dim, where the kernel is one sweep of reductions and work on their results."""
+    """The outermost long reduced dim, if the kernel is one sweep of reductions and an epilogue."""
     single = len(schedule.sweeps) == 1 and schedule.sweeps[0].reduces
     stores = [instr for instr in kernel.code if instr.op == "store"]
     if not single or any(not instr.row for instr in stores) or any(_writes(instr) for instr in schedule.rows[0]):

@@ -1,8 +1,9 @@
 """Splits the lane dim where masks or comparisons of indices change, so that each piece has a loop without them.
 
-A join, a pad, a roll and a triangle ask at each point where in the row it is: masks, comparisons and remainders of the
-lane dim. Between two cuts of the row all answers are the same at every point. So one piece of a join is a copy, and the
-inside of a pad a load of neighbours, without what the edges need. An answer may depend on the row: so may a cut.
+Concatenation, padding, roll and triangles compare indices of the lane dim at each point: masks, comparisons,
+remainders. Between two cuts of a row all these have one value. So a piece of a concatenation is a copy, and the
+interior of a padding is a contiguous load without the edges' masks. A comparison may depend on the row, and so may a
+cut. (Loop index-set splitting.)
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _SHORT_VECTORS = 2  # a row of no more vectors has too few points for loops of i
 
 @dataclass(frozen=True)
 class Piece:
-    """What is computed at the points of one piece, and how. ``reads_outside``: it loads what is the same at all of its
-    points. Such a load goes before the loop, and may be out of bounds if the piece has no points."""
+    """The code at the points of one piece, and its schedule. ``reads_outside``: it loads a value that is the same at
+    all of its points. Such a load is hoisted before the loop, and may be out of bounds if the piece has no points."""
 
     plan: Schedule
     division: Layout
@@ -40,8 +41,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row. ``whole``:
-    a whole row is above if ``at`` is at least 0, else below."""
+    """The points below an index of the lane dim, and those from it on. The index may be outside of the row. ``whole``:
+    a row is not cut: it is ``above`` if ``at`` >= 0, else ``below``."""
 
     at: Expr
     below: Piece | Cut
@@ -50,7 +51,7 @@ class Cut:
 
     @property
     def count(self) -> int:
-        """How often a row is cut at most."""
+        """The maximal number of cuts of a row."""
         if self.whole:
             return max(self.below.count, self.above.count)
         return 1 + self.below.count + self.above.count
@@ -58,7 +59,7 @@ class Cut:
 
 @dataclass
 class _Part:
-    """A piece in the making: what holds at its points, and, once it is cut, where."""
+    """A piece under construction: the facts at its points, and, once it is cut, the index and the two parts."""
 
     kernel: LoopKernel
     facts: SpaceFacts
@@ -68,8 +69,8 @@ class _Part:
 
 
 def with_joined_dims(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with comparisons of indices as masks, where its dims merge then: a join along the first dim is one
-    along a single dim."""
+    """The kernel with comparisons of indices as masks, if dims can then be merged: a concatenation along the first dim
+    is one along a single dim."""
     if len(kernel.dims) < 2 or any(dim.reduced for dim in kernel.dims):
         return kernel
     names = {dim.name for dim in kernel.dims}
@@ -87,7 +88,7 @@ def with_joined_dims(kernel: LoopKernel) -> LoopKernel:
 
 
 def pieces(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Cut | None:
-    """The pieces of a row, of a kernel without reductions; None where a point's place in it makes no difference."""
+    """The pieces of a row of a kernel without reductions; None if nothing depends on a point's position in the row."""
     lane = usual.lane
     if lane is None or usual.tile is not None or any(dim.reduced for dim in kernel.dims):
         return None
@@ -120,12 +121,12 @@ def _code(kernel: LoopKernel) -> int:
 
 
 def _cost(kernel: LoopKernel, lane: str) -> int:
-    """Of a point, in cheap operations."""
+    """The cost of a point, in cheap vector operations."""
     return sum(weight(instr) + access_cost(instr, lane) for instr in kernel.code if instr.op not in _FREE)
 
 
 def _ends(part: _Part) -> Iterator[_Part]:
-    """The parts that are not cut."""
+    """The leaves: parts that are not cut."""
     if part.at is None:
         yield part
     for one in part.parts:
@@ -133,8 +134,8 @@ def _ends(part: _Part) -> Iterator[_Part]:
 
 
 def _questions(part: _Part, lane: str) -> Iterator[Expr]:
-    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed; then those
-    that are the same in a whole row, and decide what is read."""
+    """Expressions whose sign decides what is computed, and changes at one index of the lane dim; then those whose sign
+    is the same in a whole row, and decides what is read."""
     compared, extrema = open_choices(part.kernel, part.facts)
     yield from (expr for expr in extrema if _is_of(expr, lane))
     for instr in part.kernel.code:
@@ -146,13 +147,14 @@ def _questions(part: _Part, lane: str) -> Iterator[Expr]:
 
 
 def _is_of(expr: Expr, lane: str) -> bool:
-    """Whether the expression changes its sign at most once along the lane dim, at a known index."""
+    """Whether the expression's sign changes at most once along the lane dim, at an index that can be computed."""
     slope = expr.coefficient(lane)
     return slope is not None and slope.as_int() in (1, -1)
 
 
 def _wraps(address: Expr, facts: Facts) -> Iterator[Expr]:
-    """Of each remainder of an index that is at most a few times the divisor, or less than 0: how many times it is."""
+    """For each remainder ``index % divisor`` of an index within a few multiples of the divisor: the expressions whose
+    sign tells which multiple."""
     for atom in dict.fromkeys(atom for _, atoms in address.terms for atom in atoms):
         if isinstance(atom, Function) and atom.kind == "mod":
             index, divisor = atom.args
@@ -162,7 +164,7 @@ def _wraps(address: Expr, facts: Facts) -> Iterator[Expr]:
 
 
 def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Part]]:
-    """Where the answer changes, and the parts on both sides."""
+    """The index at which the sign of ``question`` changes, and the parts on both sides."""
     no, yes = _decided(part, -1 - question), _decided(part, question)
     rest = question.substitute({lane: 0})
     if lane not in question.symbols:
@@ -173,7 +175,7 @@ def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Pa
 
 
 def _decided(part: _Part, known: Expr) -> _Part:
-    """The points of the part at which an expression is at least 0, with what they have in common."""
+    """The part restricted to points with ``known`` >= 0, simplified with that fact."""
     points = part.facts.at([known])
     facts = points.full
 
@@ -196,7 +198,7 @@ def _decided(part: _Part, known: Expr) -> _Part:
 
 
 def _quotient(atom: Atom, facts: Facts) -> Expr | None:
-    """The number of times that the divisor goes into an index, if it is the same at all points."""
+    """The value of a floordiv, if it is the same at all points; else None."""
     if not isinstance(atom, Function) or atom.kind != "floordiv":
         return None
     index, divisor = atom.args

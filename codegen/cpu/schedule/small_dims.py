@@ -1,7 +1,7 @@
 """Forms for one value of a size: a dim of a few elements is unrolled.
 
-A reduction over one element is that element; over three, ``combine`` takes three values of the same point. What was
-strided by the size is then strided by a known small number, see `interleave`.
+A reduction over one element is that element; over three, ``combine`` takes three values of the same point. Accesses
+that were strided by the size are then strided by a small constant, see `interleave`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from symshape.prover.numbers.expr import Expr
 
 
 def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None:
-    """The kernel without dim number ``position``, for ``count`` elements of it; None where the dim's size is neither
-    that number nor one symbol. A reduced dim has to be the only one; beside reductions a parallel dim can only be
-    dropped (``count`` 1)."""
+    """The kernel without dim number ``position``, for ``count`` elements of it; None if the dim's size is neither that
+    constant nor one symbol. A reduced dim must be the only one; with reductions, a parallel dim can only be dropped
+    (``count`` 1)."""
     dim = kernel.dims[position]
     if dim.size != count:
         name = _symbol(dim.size)
@@ -36,14 +36,14 @@ def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None
 
 
 def _chooses(kernel: LoopKernel, dim: str) -> bool:
-    """Whether the index along the dim decides something: which tensor of a stack it is."""
+    """Whether a comparison of the index along the dim selects something: a tensor of a stack."""
     return any(dim in expr.symbols for instr in kernel.code for expr in instr.mask) or any(
         instr.op == "index" and instr.address is not None and dim in instr.address.symbols for instr in kernel.code
     )
 
 
 def _chosen(kernel: LoopKernel) -> LoopKernel:
-    """Without what is known of each index: masks that hold, and what is not chosen."""
+    """The kernel, simplified with the known indices: masks that hold are dropped, and so is what is not selected."""
 
     def open_(mask: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(expr for expr in mask if (number := expr.as_int()) is None or number < 0)
@@ -53,7 +53,7 @@ def _chosen(kernel: LoopKernel) -> LoopKernel:
 
 
 def _read_once(code: tuple[Instr, ...]) -> Iterator[Instr]:
-    """What was read under different masks is one read, which can be a member of a group."""
+    """Merges loads of the same address under different masks, so that the load can be in a group."""
     first: dict[Instr, int] = {}
     names: dict[int, int] = {}
     for instr in code:
@@ -70,7 +70,7 @@ def _symbol(size: Expr) -> str | None:
 
 
 def with_value(kernel: LoopKernel, name: str, value: Expr) -> LoopKernel:
-    """The kernel with a symbol's value everywhere but in its list of parameters."""
+    """The kernel with a symbol replaced by its value everywhere but in its parameters."""
 
     def known(expr: Expr) -> Expr:
         return expr.substitute({name: value})
@@ -89,8 +89,8 @@ def with_value(kernel: LoopKernel, name: str, value: Expr) -> LoopKernel:
 
 
 class _Unroller:
-    """``copies``: the results of each value's copies, one for each index of the dim; all the same where it does not
-    vary along the dim."""
+    """``copies``: the results of each value's copies, one per index of the dim; all the same if it does not vary along
+    the dim."""
 
     def __init__(self, kernel: LoopKernel, dim: str, count: int) -> None:
         self.kernel, self.dim, self.count = kernel, dim, count

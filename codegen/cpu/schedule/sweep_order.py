@@ -41,7 +41,7 @@ _TYPICAL_LANES = 16
 
 @dataclass(frozen=True)
 class Sweep:
-    """One walk over the reduced dims (over everything, without reductions): its full-level instructions in order."""
+    """One pass over the reduced dims (over everything, without reductions): its full-level instructions in order."""
 
     code: tuple[Instr, ...]
     reduces: tuple[Instr, ...]
@@ -51,9 +51,9 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``rows[k]`` runs before ``sweeps[k]``; one more after the last sweep. ``lane`` is the index of the vector dim,
-    None for a kernel of one point. ``short``: the index of a reduced dim that fits into one vector, though it is not
-    the lanes'; what is contiguous along it is transposed."""
+    """``rows[k]`` runs before ``sweeps[k]``; one more after the last sweep. ``lane`` is the index of the lane dim, None
+    for a kernel of one point. ``short``: the index of a reduced dim that fits into one vector but is not the lane dim;
+    accesses that are contiguous along it are transposed."""
 
     lane: int | None
     rows: tuple[tuple[Instr, ...], ...]
@@ -67,9 +67,10 @@ def weight(instr: Instr) -> int:
 
 
 def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = None) -> Schedule:
-    """Each reduction runs in the first sweep that can compute its operand; other values are computed in every sweep.
+    """Each reduction runs in the first sweep that can compute its operand; other values are recomputed in every sweep.
 
-    ``short``: see `Schedule`; ``lane``: the lane dim, where it is not to be the best one."""
+    ``short``: see `Schedule`; ``lane``: the lane dim, if it is not to be the cheapest one.
+    """
     depths: dict[int, int] = {}
     stages: list[tuple[int, Instr]] = []
     for instr in kernel.code:
@@ -89,7 +90,7 @@ def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = No
 
 
 def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[int] = ()) -> Sweep:
-    """The full-level instructions that the sinks need, without those whose results are given."""
+    """The full-level instructions that the sinks depend on, without those whose results are given."""
     needed = {id(sink) for sink in sinks}
     wanted = {operand for sink in sinks for operand in sink.operands}
     have = set(given)
@@ -106,7 +107,7 @@ def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[in
 
 
 def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
-    """Whether it is an access of neighbours along the dim."""
+    """Whether an access is contiguous along the dim."""
     if dim is None or instr.op not in ("load", "store") or instr.address is None:
         return False
     return instr.address.coefficient(kernel.dims[dim].name) == 1
@@ -115,7 +116,7 @@ def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
 def _keep(
     kernel: LoopKernel, sweeps: list[Sweep], depths: dict[int, int], lane: int | None, short: int | None
 ) -> tuple[Sweep, ...]:
-    """Dear values that later sweeps need again wait in the row of an output that only the last sweep stores."""
+    """Keeps expensive values that later sweeps need again in the row of an output that only the last sweep stores."""
     stores = [instr for instr in sweeps[-1].code if instr.op == "store"] if len(sweeps) > 1 else []
     earlier = {instr.arg for one in sweeps[:-1] for instr in one.code if instr.op == "store"}
     stores = [s for s in stores if s.arg not in earlier and sum(o.arg == s.arg for o in stores) == 1]
@@ -139,12 +140,13 @@ def _keep(
 
 
 def _cost(kernel: LoopKernel, instr: Instr, lane: str) -> int:
-    """The cost of computing the value again."""
+    """The cost of recomputing the value."""
     return sum(weight(one) + access_cost(one, lane) for one in closure(kernel.code, [instr]).code)
 
 
 def access_cost(instr: Instr, lane: str) -> int:
-    """A load or store along the lanes, in cheap vector operations; 0 for other instructions and uniform ones."""
+    """The cost of a load or store along the lanes, in cheap vector operations; 0 for other instructions and uniform
+    ones."""
     if instr.op not in ("load", "store") or instr.address is None or lane not in instr.address.symbols:
         return 0
     stride = instr.address.coefficient(lane)
@@ -170,8 +172,8 @@ def _keep_one(kernel: LoopKernel, sweeps: list[Sweep], first: int, instr: Instr,
 
 
 def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None) -> int | None:
-    """The dim along which the accesses of ``code`` (each instruction as often as it runs) cost least; among equals a
-    reduced one, then the last. With a ``short`` dim a parallel one."""
+    """The dim along which the accesses of ``code`` (each instruction as often as it runs) cost least; of equals a
+    reduced one, then the last. With a ``short`` dim, a parallel one."""
     code = [instr for instr in code if not contiguous(kernel, instr, short)]
 
     def cost(position: int) -> tuple[float, bool, int]:
@@ -215,7 +217,7 @@ def _extract_cost(kernel: LoopKernel, instr: Instr, position: int, varying: Set[
 
 
 def _varying(code: Iterable[Instr], name: str) -> set[int]:
-    """The values that depend on the dim; what is reduced is seen as one value."""
+    """The values that vary along the dim; results of reductions do not."""
     found: set[int] = set()
     for instr in code:
         here = instr.address is not None and name in instr.address.symbols

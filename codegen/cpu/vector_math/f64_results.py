@@ -1,5 +1,5 @@
-"""Functions of f64 numbers, within 2 ulp: eager mode has vectors of them too. exp, log, tanh and erf, which f32
-functions are made of as well, are in `functions_f64`."""
+"""Functions of f64 numbers, within 2 ulp, for f64 results: eager mode vectorises them too. exp, log, tanh and erf,
+which f32 functions use as well, are in `functions_f64`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _atan_of(m: Floats, k: str, t: str) -> str:
 
 
 def atan(m: Floats, x: str) -> str:
-    """Of what x is to 1."""
+    """As the angle of the point (1, x)."""
     return m.op("math.copysign", _atan_of(m, *_angle(m, m.abs(x), m.constant(1.0))), x)
 
 

@@ -1,4 +1,4 @@
-"""Short names for floating-point operations on scalars or vectors: what expansions of vector_math are written in."""
+"""Shorthands for floating-point operations on scalars or vectors, in which vector_math's expansions are written."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Floats:
         return self.cast("fptosi", value, self.type_, self.integers)
 
     def _to_int_defined(self, value: str) -> str:
-        """0 for NaN, whose conversion LLVM leaves undefined."""
+        """0 for NaN, whose conversion is poison in LLVM."""
         return self.to_int(self.select(self.compare("uno", value, value), 0.0, value))
 
     def to_float(self, value: str) -> str:

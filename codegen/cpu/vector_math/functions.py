@@ -2,7 +2,8 @@
 
 Argument reductions after Cody and Waite (Software Manual for the Elementary Functions, 1980), reconstruction in the
 manner of Cephes (Moshier) and SLEEF (Shibata and Petrogalli, 2020), with FMA. Rare f32 functions are computed in f64
-(`functions_f64`); what has no expansion calls libm lane by lane. test/codegen/test_vector_math.py asserts the bounds.
+(`functions_f64`); functions without an expansion call libm lane by lane. test/codegen/test_vector_math.py asserts the
+error bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SMALLEST_NORMAL = 2.0**-126
 
 
 def _clamp(m: Floats, x: str, low: float, high: float) -> str:
-    """NaN stays NaN."""
+    """x clamped to [low, high]; NaN stays NaN."""
     return m.op("arith.maximumf", m.op("arith.minimumf", x, high), low)
 
 
@@ -63,7 +64,7 @@ def _expm1(m: Floats, x: str) -> str:
 
 
 def _tanh(m: Floats, x: str) -> str:
-    """e/(e + 2) with e = expm1(2*|x|): one formula for all x. What e + 2 loses by rounding is put back in first order
+    """e/(e + 2) with e = expm1(2*|x|): one formula for all x. The rounding error of e + 2 is corrected in first order
     (1/(e + 2) is (1 - y)/2), which keeps small results below 2 ulp."""
     n, p = _expm1_parts(m, m.op("arith.minimumf", m.mul(m.abs(x), 2.0), 19.0))
     power = m.exponent(n)

@@ -1,7 +1,7 @@
-"""mask-to-where: values under a boolean mask, computed without selecting them.
+"""The rewrite mask-to-where: computes values under a boolean mask without selecting them.
 
-Runs on a traced graph; in training on the joint one, before forward and backward are split: after that the selected
-elements and their number are already saved for backward. See docs/masks.md.
+Runs on a traced graph; in training on the joint graph, since after it is partitioned the selected elements and their
+number are already saved for backward. See docs/masks.md.
 """
 
 from __future__ import annotations

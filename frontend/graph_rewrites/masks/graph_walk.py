@@ -31,11 +31,12 @@ Rule = Callable[["Rewriter", Node], Found]
 
 
 class Rewriter:
-    """State of one rewrite.
+    """The state of one rewrite.
 
-    ``values``: the other form of each node that has one; for a node with several results a list of them. ``symbols``:
-    which mask a data-dependent size counts. ``dropped``: assertions, and what makes each anew where that is needed.
-    ``returned``: the new form of selected elements that are returned.
+    ``values``: the rewritten form of each node that has one; for a node with several results a list of them.
+    ``symbols``: the space whose elements an unbacked symbol counts. ``dropped``: assertions that were removed, each
+    with a function that inserts it again where it is needed. ``returned``: the rewritten form of selected elements that
+    are returned.
     """
 
     def __init__(self, graph: torch.fx.Graph, mode: Any) -> None:
@@ -61,7 +62,7 @@ class Rewriter:
         return found if isinstance(found, Scalar) else None
 
     def space_of(self, mask: Node) -> Space:
-        """The space of a mask that the graph has as a node: one of whole tensors, or one over selected elements."""
+        """The space of a mask that is a node of the graph: a mask over whole tensors, or over selected elements."""
         if mask not in self.spaces:
             inner = self.compact(mask)
             if inner is None:
@@ -73,13 +74,14 @@ class Rewriter:
         return self.spaces[mask]
 
     def name_size(self, size: Any, space: Space) -> None:
-        """A size of the traced graph is the count of a space. One that counts two masks names neither."""
+        """Records that a size of the traced graph is the count of a space. A size that counts two masks is recorded for
+        neither."""
         if isinstance(size, torch.SymInt) and is_unbacked(size):
             expr = expression_of(size)
             self.symbols[expr] = space if self.symbols.get(expr, space) is space else None
 
     def counted(self, size: Any) -> Space | None:
-        """The space whose elements a size, a node or a value of the traced graph, counts."""
+        """The space whose elements a size counts, given as a size, a node or a value of the traced graph."""
         if isinstance(size, Node):
             found = self.scalar(size)
             if found is not None:
@@ -89,15 +91,15 @@ class Rewriter:
         return self.symbols.get(expr) if expr is not None else None
 
     def full_sizes(self, sizes: Sequence[Any], space: Space, dim: int) -> list[Any]:
-        """Sizes of the full form, from those of a tensor whose dim ``dim`` is compact."""
+        """Sizes of the full form, from the sizes of a tensor whose dim ``dim`` is compact."""
         others = [*sizes[:dim], *sizes[dim + 1 :]]
         if any(self.scalar(size) is not None for size in others):
             raise Cannot("a size is computed from the number of selected elements")
         return [*sizes[:dim], *space.sizes, *sizes[dim + 1 :]]
 
     def whole(self, operand: Any, rank: int, space: Space, trailing: int) -> Any:
-        """An operand as it meets full forms whose compact dim has ``trailing`` dims behind it, in an operation with a
-        result of ``rank`` dims: the full form of a compact one, another tensor with dims of one put in."""
+        """An operand reshaped for an operation on full forms with a result of rank ``rank`` and ``trailing`` dims
+        behind the compact dim: the full form of a compact operand; another tensor with dims of size 1 inserted."""
         if not isinstance(operand, Node):
             return operand
         found = self.values.get(operand)
@@ -120,8 +122,8 @@ class Rewriter:
         return self.spread(operand, dim, space)
 
     def spread(self, operand: Node, dim: int, space: Space) -> Node:
-        """A tensor whose dim ``dim`` has an element for each selected one, read at the positions where the mask is
-        true. What is there once is there for all, as broadcasting has it; any other size is eager's error."""
+        """The full form of a tensor whose dim ``dim`` has one element per selected one: read at the positions where the
+        mask is true. A dim of size 1 is broadcast; any other size is eager mode's error."""
         w, inner = self.write, self.compact(operand)
         ranks, count = w.ranks(space), w.count(space)
         if inner is None:
@@ -150,9 +152,9 @@ class Rewriter:
         return w.reshape(read, [*sizes[:dim], *space.sizes, *sizes[dim + 1 :]])
 
     def same_size(self, a: Any, b: Any) -> bool:
-        """Whether two sizes of the traced graph are equal. If they are at the first call, that becomes a guard: a mask
-        and what it selects from have equal sizes in any but strange programs. If one is in the data, it is asserted,
-        which is checked where the size is read."""
+        """Whether two sizes of the traced graph are equal. Backed sizes that are equal at the first call get a guard: a
+        mask and what it selects from have equal sizes in almost every program. For unbacked sizes an assertion is
+        inserted."""
         exprs = [expression_of(size) if isinstance(size, torch.SymInt) else size for size in (a, b)]
         if exprs[0] == exprs[1]:
             return True
@@ -180,11 +182,11 @@ class Rewriter:
         return w.call(aten.index_select.default, self.flattened(value), value.dim, index)
 
     def length(self, space: Space) -> Any:
-        """Elements of the mask."""
+        """The number of elements of the mask, selected or not."""
         return self.write.sizes(self.write.ranks(space))[0]
 
     def flattened(self, value: Compact) -> Node:
-        """The full form with one dim for those of the mask."""
+        """The full form with the mask's dims flattened into one."""
         if value.space.rank == 1:
             return value.full
         sizes = self.write.sizes(value.full)
@@ -194,8 +196,8 @@ class Rewriter:
     # The walk.
 
     def run(self, rules: Mapping[Any, Rule], sources: Container[Any], fallback: Rule) -> list[Component]:
-        """Rewrites the graph. ``rules``: by target; those of ``sources`` begin with a mask; ``fallback``: of all other
-        operations on values that depend on a mask. Returns what became of them."""
+        """Rewrites the graph. ``rules``: by target; those of ``sources`` start at a mask; ``fallback``: the rule of all
+        other operations on values that depend on a mask. Returns the components with their outcome."""
         for node in list(self.graph.nodes):
             if node.op == "output":
                 return self._finish(node)
@@ -226,7 +228,8 @@ class Rewriter:
             component.root().reasons.append((f"{short_name(node)}: {reason}", node))
 
     def _check(self, node: Node, found: Found) -> None:
-        """The new form has the type of the old one, and is laid out as it is."""
+        """Records the space of a rewritten value, and copies it to the traced dtype and layout where it has another
+        one. Cannot if its full form has another dtype or rank than the mask implies."""
         if isinstance(found, (list, tuple)):
             return
         value = node.meta["val"]
@@ -250,7 +253,8 @@ class Rewriter:
             owner.spaces.append(space)
 
     def _like(self, node: Node, value: torch.Tensor) -> Node:
-        """With the dtype, the sizes and the strides that were promised."""
+        """``node``, converted to the dtype and copied to the strides of the traced ``value`` where they differ. Cannot
+        if the ranks differ."""
         node = self.write.cast(node, value.dtype)
         made = node.meta["val"]
         if made.dim() != value.dim():
@@ -293,9 +297,9 @@ class Rewriter:
         return list(dict.fromkeys(component.root() for component in self.components.values()))
 
     def _move(self, moved: dict[Node, torch.device]) -> None:
-        """A number of selected elements that was on the host is now counted where the mask is. So is what is computed
-        of it element by element, which then waits for nothing; others get it where it was, and so do operations with
-        more than numbers on the host. ``moved``: nodes, and the devices on which the rest of the graph has them."""
+        """Moves counts of selected elements from the host to the device of their mask, and the pointwise computations
+        on them, which then do not synchronise. Other readers get a copy on the host, and so do operations with tensors
+        on the host. ``moved``: nodes, with the device on which other readers expect them."""
         for node in list(self.graph.nodes) if moved else ():
             if not any(operand in moved for operand in node.all_input_nodes):
                 continue
@@ -311,8 +315,8 @@ class Rewriter:
                 node.replace_input_with(operand, back)
 
     def _with_new_operands(self, node: Node) -> torch.Tensor | None:
-        """The value of an operation on each element by itself, where its operands are now; None for any other, and
-        where they must be on one device and are not."""
+        """The fake value of a pointwise operation with its present operands; None for any other operation, and where
+        the operands are on different devices and must not be."""
         if node.op != "call_function" or torch.Tag.pointwise not in getattr(node.target, "tags", ()):
             return None
         target: Any = node.target
@@ -325,7 +329,7 @@ class Rewriter:
         return made if isinstance(made, torch.Tensor) else None
 
     def _returned(self, output: Node, operand: Node, found: Compact) -> bool:
-        """Selected elements whose number is an input's size: the gradient of values for them."""
+        """Rewrites returned selected elements whose number is the size of an input: the gradient of such an input."""
         value = operand.meta["val"]
         if has_unbacked_sizes(value):
             return False
@@ -345,7 +349,7 @@ class Rewriter:
         return not self.components[node].root().reasons
 
     def _erase(self) -> None:
-        """Nodes without users, the last one first: the old forms of what vanished, the new ones of what stays."""
+        """Erases nodes without users, last first: old forms of what was rewritten, new forms of what was not."""
         for node in reversed(list(self.graph.nodes)):
             if node.op != "call_function" or node.users:
                 continue
@@ -356,7 +360,7 @@ class Rewriter:
 
 
 def short_name(node: Node) -> str:
-    """The name of an operation without its namespace and overload."""
+    """The name of an operator without its namespace and overload."""
     packet = getattr(node.target, "overloadpacket", None)
     return str(packet or getattr(node.target, "__name__", node.target)).rpartition(".")[2]
 

@@ -1,9 +1,9 @@
-"""Gathers and scatters among selected elements, or at indices that they hold.
+"""Gathers and scatters among selected elements, or at indices that were selected.
 
 Before: %g = gather(%a, 1, %i)        %a = index(%x, [%m]), %i = index(%y, [%m])
 After:  %g = gather(%x, 1, where(%m, %y, 0))
 
-A hidden index may be out of range: it becomes 0.
+An index where the mask is false may be out of range: it is replaced by 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from symshape.frontend.graph_rewrites.masks.node_writer import aten
 
 
 def beside(r: Rewriter, node: Node) -> Found:
-    """gather and scatter along a dim beside the selected elements: (tensor, dim, index, source or number)."""
+    """gather and scatter along a dim other than the selected one: (tensor, dim, index, source or number)."""
     operands: Any = node.args
     found = [r.compact(operand) for operand in (operands[0], *operands[2:])]
     first, index = found[0], found[1]
@@ -36,7 +36,7 @@ def beside(r: Rewriter, node: Node) -> Found:
 
 
 def rows_of(position: int) -> Callable[[Rewriter, Node], Found]:
-    """Rows of a whole tensor at selected indices, which are argument ``position``: embedding, index_select."""
+    """Rows of a whole tensor at selected indices, argument ``position`` of the call: embedding, index_select."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         args: list[Any] = list(node.args)
@@ -55,14 +55,14 @@ def rows_of(position: int) -> Callable[[Rewriter, Node], Found]:
 
 
 def _rows_of_many(r: Rewriter, source: Node, dim: int, indices: Node) -> Node:
-    """``index_select`` of indices with several dims."""
+    """``index_select`` with an index tensor of several dims."""
     w, sizes = r.write, r.write.sizes(source)
     read = w.call(aten.index_select.default, source, dim, w.reshape(indices, [-1]))
     return w.reshape(read, [*sizes[:dim], *w.sizes(indices), *sizes[dim + 1 :]])
 
 
 def embedding_gradient(r: Rewriter, node: Node) -> Found:
-    """Gradients of rows added up: hidden ones add 0 to row 0."""
+    """The gradient of an embedding: elements where the mask is false add 0 to row 0."""
     gradient, index, *rest = node.args
     found, indices = r.compact(gradient), r.compact(index)
     if found is None or indices is None or found.space is not indices.space or found.dim != indices.dim:

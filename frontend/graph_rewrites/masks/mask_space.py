@@ -1,4 +1,5 @@
-"""Properties of a value that holds only the elements that a mask selects."""
+"""The representation of values that depend on a mask: the space of its selected elements, and forms of values over
+it."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ import torch
 
 
 class Cannot(Exception):
-    """An operation cannot be done without the selected elements side by side; the text says why."""
+    """Raised where an operation needs the selected elements in contiguous memory; the text says why."""
 
 
 @dataclass(eq=False)
 class Space:
-    """The elements that a mask selects, in row-major order: one dim of ``count`` elements stands for all of the mask's.
+    """The elements that a mask selects, in row-major order: one dim of ``count`` elements replaces the mask's dims.
 
-    ``mask``: a bool node of rank >= 1; ``sizes``: its sizes, nodes or integers. ``origin``: the node by which the
-    graph names the mask. ``count``, ``ranks``: made on first use; the number of selected elements, a 0-dim i64
-    tensor, and how many are selected up to and with each element, over the flattened mask.
+    ``mask``: a bool node of rank >= 1; ``sizes``: its sizes, nodes or integers. ``origin``: the node that the report
+    names the mask by. Made on first use: ``count``, the number of selected elements as a 0-dim i64 tensor, and
+    ``ranks``, the number of selected elements up to and including each element of the flattened mask.
     """
 
     origin: torch.fx.Node
@@ -35,8 +36,8 @@ class Space:
 
 @dataclass(frozen=True)
 class Compact:
-    """A tensor whose dim ``dim`` runs over the selected elements, by its full form: ``full`` has the mask's dims there,
-    and anything at all where the mask is false."""
+    """A tensor whose dim ``dim`` runs over selected elements, by its full form: ``full`` has the mask's dims in place
+    of that dim. Its elements where the mask is false are unspecified."""
 
     full: torch.fx.Node
     space: Space
@@ -52,7 +53,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Joined:
-    """Tensors joined along the dim of the selected elements; a node is a whole one."""
+    """Tensors concatenated along the dim of selected elements; a node stands for a tensor that depends on no mask."""
 
     pieces: tuple[Compact | torch.fx.Node, ...]
     dim: int
@@ -60,7 +61,8 @@ class Joined:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that depends on how many elements are selected, as a 0-dim tensor; ``counts``: it is that number."""
+    """A number that depends on how many elements are selected, as a 0-dim tensor; ``counts``: it is that number
+    itself."""
 
     tensor: torch.fx.Node
     counts: Space | None = None
@@ -75,7 +77,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Uniform:
-    """A tensor of the size that it always had, computed in another way."""
+    """A tensor whose sizes do not depend on the mask, computed in another way."""
 
     node: torch.fx.Node
 
@@ -85,7 +87,7 @@ Value = Compact | Joined | Scalar | Positions | Uniform
 
 @dataclass(eq=False)
 class Component:
-    """Nodes that vanish together or not at all."""
+    """Nodes that are rewritten together or not at all."""
 
     parent: Component | None = None
     spaces: list[Space] = field(default_factory=list)
@@ -109,13 +111,13 @@ class Component:
 
 
 def size_of(value: torch.Tensor, dim: int) -> int | None:
-    """A size that is a plain number."""
+    """A size of a tensor, if it is a constant."""
     size = value.size(dim)
     return size if isinstance(size, int) else None
 
 
 def normal_dims(dims: Any, rank: int) -> list[int]:
-    """Dims counted from the front; None and an empty list are all of them."""
+    """Dims as non-negative numbers; None and an empty list stand for all of them."""
     if dims is None or (isinstance(dims, Sequence) and not dims):
         return list(range(rank))
     return [int(d) % max(rank, 1) for d in ([dims] if isinstance(dims, int) else dims)]

@@ -1,4 +1,4 @@
-"""The pass mask-to-where: rules by target, and the report of each mask."""
+"""The table of the rewrite mask-to-where: rules by operator, and the report of each mask."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
 
 @dataclass(frozen=True)
 class MaskReport:
-    """What became of the values under one mask. ``mask``: its name in the graph; ``source``: ``file:line`` of its first
-    use; ``operations``: those that were rewritten, or would have been; ``reason``: why it stays, "" if it does not."""
+    """The outcome for the values under one mask. ``mask``: its name in the graph; ``source``: ``file:line`` of its
+    first use; ``operations``: those that were rewritten, or would have been; ``reason``: why they were not rewritten,
+    else ""."""
 
     mask: str
     source: str
@@ -50,10 +51,10 @@ class MaskReport:
 
 
 def rewrite_masks(gm: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, list[MaskReport]]:
-    """The graph with every mask gone that can go, and a line for each group of values under masks.
+    """The graph with every mask rewritten that can be, and a report for each group of values under masks.
 
-    Nodes need ``meta["val"]``. The graph is the one given, changed, or one with repeated nodes merged (equal masks are
-    then one).
+    Nodes need ``meta["val"]``. The graph is the given one, changed in place, or a copy with equal nodes merged (so that
+    equal masks are one).
     """
     if not any(_begins(node) for node in gm.graph.nodes):
         return gm, []
@@ -69,7 +70,7 @@ def rewrite_masks(gm: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, list[
 
 
 def _begins(node: Node) -> bool:
-    """Whether a node may select by a mask; most graphs have none."""
+    """Whether a node may select by a mask. Most graphs have no such node."""
     if node.target not in SOURCES:
         return False
     if node.target not in (reads.aten.index.Tensor, *assignments.INDEXED):

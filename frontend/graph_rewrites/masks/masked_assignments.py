@@ -3,8 +3,8 @@
 Before: %r = index_put(%y, [%m], %v)                 v: a number, something that broadcasts, f(%y)[%m], or [u]
 After:  %r = where(%m, %v, %y)
 
-Accumulating adds: where(%m, %y + %v, %y). Values that come one for each selected element are read at their index among
-them, cumsum(%m) - 1.
+With ``accumulate``: where(%m, %y + %v, %y). A value with one element per selected one is read at the element's rank,
+cumsum(%m) - 1.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_zero(node: Node) -> bool:
 
 
 def _at_indices(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, accumulate: bool) -> Found:
-    """Adding at indices that are themselves selected: hidden elements add 0 at index 0."""
+    """Accumulation at indices that are themselves selected: elements where the mask is false add 0 at index 0."""
     compacts = [r.compact(i) for i in indices if i is not None]
     selected = [c for c in compacts if c is not None]
     if not selected and r.compact(value) is None and r.compact(target) is None:
@@ -76,7 +76,7 @@ def _at_indices(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, 
 
 
 def masked_scatter(r: Rewriter, node: Node) -> Found:
-    """The elements of the source in order, at the selected positions."""
+    """Writes the elements of the source, in order, at the selected positions."""
     target, mask, source = node.args[:3]
     assert isinstance(target, Node) and isinstance(mask, Node) and isinstance(source, Node)
     if r.compact(target) is not None or r.compact(mask) is not None:
@@ -95,7 +95,7 @@ def masked_scatter(r: Rewriter, node: Node) -> Found:
 
 
 def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
-    """The gradient of the source: of element i what was written at the i-th selected position, 0 of those left over."""
+    """The gradient of the source: element i is the gradient at the i-th selected position, 0 for unused elements."""
     gradient, mask, sizes = node.args
     assert isinstance(gradient, Node) and isinstance(mask, Node)
     if any(
@@ -120,7 +120,7 @@ def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
 
 
 def _in_order(r: Rewriter, source: Node, space: Space) -> Node:
-    """Element i of the flattened source at the i-th selected position; the source may be longer."""
+    """The source, flattened, spread so that element i is at the i-th selected position; the source may be longer."""
     w = r.write
     flat = source if source.meta["val"].dim() == 1 else w.reshape(source, [-1])
     size = w.sizes(flat)[0]

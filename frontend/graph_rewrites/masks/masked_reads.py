@@ -27,8 +27,8 @@ from symshape.frontend.graph_rewrites.masks.node_writer import aten
 
 
 def mask_in(r: Rewriter, indices: Sequence[Any], of: torch.Tensor) -> tuple[Space, int] | None:
-    """The space of the one mask among indices, and the dim that it stands at: a bool tensor, or all columns of the
-    ``nonzero`` of one, next to each other."""
+    """The space of the one mask among indices, and the dim that it indexes: a bool tensor, or all columns of its
+    ``nonzero``, next to each other."""
     given = [(d, index) for d, index in enumerate(indices) if index is not None]
     if not given:
         return None
@@ -52,7 +52,7 @@ def mask_in(r: Rewriter, indices: Sequence[Any], of: torch.Tensor) -> tuple[Spac
 
 
 def _column_of(r: Rewriter, index: Node) -> tuple[Space, int] | None:
-    """If an index is column k of a mask's positions: the space and k."""
+    """(space, k) if an index is column k of a mask's positions, else None."""
     found = r.compact(index)
     column = found.full.meta.get("symshape.column") if found is not None else None
     return None if found is None or column is None else (found.space, column)
@@ -75,8 +75,8 @@ def _by_mask(r: Rewriter, node: Node, source: Node, space: Space, dim: int) -> F
 
 
 def within(r: Rewriter, operand: Node, space: Space, dim: int) -> Compact | None:
-    """What a mask at dim ``dim`` selects from: None for a whole tensor, else elements of the selection that the mask
-    itself is about."""
+    """The operand of a selection at dim ``dim``: None for a whole tensor, else a compact one, whose selected elements
+    the mask selects from again."""
     inner, outer = r.compact(operand), r.compact(space.origin)
     if inner is None and outer is None:
         return None
@@ -86,7 +86,7 @@ def within(r: Rewriter, operand: Node, space: Space, dim: int) -> Compact | None
 
 
 def _at_indices(r: Rewriter, node: Node, source: Node, indices: Sequence[Any]) -> Found:
-    """Reading at indices that are themselves selected: hidden indices become 0."""
+    """Reads at indices that are themselves selected: indices where the mask is false become 0."""
     if r.compact(source) is not None:
         raise Cannot("selected elements are read at indices")
     value = node.meta["val"]
@@ -122,7 +122,7 @@ def masked_select(r: Rewriter, node: Node) -> Found:
 
 
 def broadcast(r: Rewriter, *operands: Node) -> tuple[Node, Node, list[Any]]:
-    """Two tensors with the sizes of both."""
+    """Two tensors broadcast against each other, and their common sizes."""
     rank = max(o.meta["val"].dim() for o in operands)
     if rank == 0:
         raise Cannot("a mask of no dims")
@@ -180,7 +180,7 @@ def column(r: Rewriter, space: Space, k: int) -> Compact:
 
 
 def of_positions(usual: Callable[[Rewriter, Node], Found]) -> Callable[[Rewriter, Node], Found]:
-    """A rule for what takes a column of positions; of other tensors it is the usual one."""
+    """A rule for operations on a column of positions; for other tensors it is ``usual``."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         found = r.values.get(node.args[0])  # type: ignore[arg-type]

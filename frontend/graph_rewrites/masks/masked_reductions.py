@@ -3,8 +3,8 @@
 Before: %a = index(%x, [%m]); %s = sum(%a)
 After:  %s = sum(where(%m, %x, 0))
 
-Hidden elements become what changes no result. A mean divides by the number of selected elements: none gives NaN, as in
-eager mode. An extremum of none is eager's error.
+Elements where the mask is false become the identity element. A mean divides by the number of selected elements: 0 of
+them give NaN, as in eager mode. An extremum of no element is eager mode's error.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Reduction:
 
     @property
     def across(self) -> bool:
-        """Whether selected elements are reduced, not only dims beside them."""
+        """Whether the selected dim is reduced, not only other dims."""
         return self.value.dim in self.dims
 
     def hidden(self, other: Any) -> Node:
         return self.r.write.selected(self.value, self.rank, other) if self.across else self.value.full
 
     def result(self, made: Node) -> Found:
-        """What the full form, reduced over ``full_dims``, is a form of."""
+        """The value that the reduction of the full form over ``full_dims`` stands for."""
         if self.across:
             if self.keepdim and self.value.space.rank > 1:
                 first = self.value.dim
@@ -78,7 +78,7 @@ class Reduction:
         return Compact(made, self.value.space, self.value.dim - (0 if self.keepdim else before))
 
     def number(self, dtype: torch.dtype) -> Node:
-        """How many elements each result is made of."""
+        """The number of elements that are combined into each result, as a 0-dim tensor."""
         w = self.r.write
         sizes = w.sizes(self.value.full)
         beside = [
@@ -96,13 +96,13 @@ class Reduction:
 
 
 def _arguments(node: Node, *names: str) -> list[Any]:
-    """Arguments behind the first one by position or name; None if left out."""
+    """Arguments after the first one, by position or name; None for those left out."""
     given = dict(zip(names, node.args[1:])) | dict(node.kwargs)
     return [given.get(name) for name in names]
 
 
 def simple(other: Any, list_overload: Any = None) -> Rule:
-    """A reduction over a list of dims that skips elements equal to ``other``, a number or a function of the dtype."""
+    """A rule of a reduction over a list of dims. ``other``: its identity element, or a function from dtype to it."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         dims, keepdim = _arguments(node, "dim", "keepdim")
@@ -117,7 +117,7 @@ def simple(other: Any, list_overload: Any = None) -> Rule:
 
 
 def one_by_one(other: Any, dim_overload: Any) -> Rule:
-    """The same for an operation that takes one dim."""
+    """``simple`` for an operation that reduces one dim at a time."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         dims, keepdim = _arguments(node, "dim", "keepdim")
@@ -149,7 +149,7 @@ def extremum(other: Callable[[torch.dtype], Any], target: Any, pairwise: Any) ->
 
 
 def largest_of_any(r: Rewriter, node: Node) -> Found:
-    """The ``amax`` of ``torch._prims``, which of nothing is -inf (``frontend/decompositions/softmax.py``)."""
+    """``amax`` of ``torch._prims``, whose result for no element is -inf (``frontend/decompositions/softmax.py``)."""
     reduction = Reduction(r, node, node.args[1], False)
     masked = reduction.hidden(_lowest(reduction.value.full.meta["val"].dtype))
     return reduction.result(r.write.call(node.target, masked, reduction.full_dims))
@@ -158,8 +158,8 @@ def largest_of_any(r: Rewriter, node: Node) -> Found:
 def _of_joined(
     r: Rewriter, node: Node, joined: Joined, other: Callable[[torch.dtype], Any], target: Any, pairwise: Any
 ) -> Found:
-    """Selected elements next to at least one whole element, which is what there is if none is selected: as PyTorch's
-    rules join them where a size may be 0."""
+    """The reduction of selected elements concatenated with at least one whole element, so that the result is defined if
+    none is selected: PyTorch's rules concatenate so where a size may be 0."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     rank = node.args[0].meta["val"].dim()  # type: ignore[union-attr]
     whole = [p for p in joined.pieces if isinstance(p, Node) and (size_of(p.meta["val"], joined.dim) or 0) > 0]
@@ -180,7 +180,7 @@ def _of_joined(
 
 
 def _nonempty(reduction: Reduction, made: Node) -> Node:
-    """eager's error where nothing is selected: an IndexError if dims were named, else a RuntimeError."""
+    """Inserts eager mode's error for no selected element: an IndexError if dims were named, else a RuntimeError."""
     w, space = reduction.r.write, reduction.value.space
     count, name = w.count(space), str(reduction.node.target).split(".")[1]
     reduction.r.nonempty[space] = None
@@ -211,7 +211,7 @@ def mean(r: Rewriter, node: Node) -> Found:
 
 
 def logsumexp(r: Rewriter, node: Node) -> Found:
-    """Around the maximum, so that nothing overflows; of no elements it is -inf."""
+    """Relative to the maximum, so that nothing overflows; -inf for no element."""
     w = r.write
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
@@ -228,7 +228,7 @@ def logsumexp(r: Rewriter, node: Node) -> Found:
 
 
 def _moments(r: Rewriter, node: Node) -> tuple[Found, Found]:
-    """Variance and mean in two passes: deviations are summed, so nothing cancels."""
+    """Variance and mean in two passes over the elements, so that nothing cancels."""
     w = r.write
     dims, correction, keepdim = _arguments(node, "dim", "correction", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
@@ -278,7 +278,7 @@ def var_mean(r: Rewriter, node: Node) -> Found:
 
 
 def extremum_dim(r: Rewriter, node: Node) -> Found:
-    """Values and indices along a dim beside the selected one."""
+    """Values and indices of an extremum along a dim other than the selected one."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
     if reduction.across:
@@ -298,7 +298,7 @@ def _typed(node: Node, results: Sequence[Found]) -> Sequence[Any]:
 
 
 def index(r: Rewriter, node: Node) -> Found:
-    """argmax, argmin: along a dim beside the selected one."""
+    """argmax and argmin along a dim other than the selected one."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
     if reduction.across:
@@ -307,13 +307,13 @@ def index(r: Rewriter, node: Node) -> Found:
 
 
 def numbered(space: Space, r: Rewriter) -> Node:
-    """The position of each element among the selected ones."""
+    """The rank of each element among the selected ones, from 0."""
     flat = r.write.call(aten.sub.Tensor, r.write.ranks(space), 1)
     return flat if space.rank == 1 else r.write.reshape(flat, list(space.sizes))
 
 
 def cumulative(other: Any) -> Rule:
-    """A running sum or product over selected elements: hidden ones change nothing."""
+    """A rule of a running sum or product along the selected dim. ``other``: the identity element."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         source: Any = node.args[0]

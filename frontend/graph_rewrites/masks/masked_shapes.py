@@ -1,4 +1,4 @@
-"""Views and factories whose size is the number of selected elements.
+"""Views and factories that have the number of selected elements as a size.
 
 Before: %n = sym_size(%a, 0); %e = expand(%t, [%n])          %a = index(%x, [%m])
 After:  %e = expand(%t, [size of %m]), as the full form
@@ -80,7 +80,7 @@ def permute(r: Rewriter, node: Node) -> Found:
 
 
 def along_another(r: Rewriter, node: Node) -> Found:
-    """Operations with one dim, their second argument: select, slice, flip and the like beside the selected elements."""
+    """Operations along one dim, their second argument, that is not the selected one: select, slice, flip."""
     found, rank = _source(r, node)
     dim: Any = node.args[1] if len(node.args) > 1 else 0
     (at,) = normal_dims(dim, rank)
@@ -94,7 +94,7 @@ def along_another(r: Rewriter, node: Node) -> Found:
 
 
 def pieces(r: Rewriter, node: Node) -> Found:
-    """``split`` and ``unbind`` along another dim."""
+    """``split`` and ``unbind`` along a dim other than the selected one."""
     found, rank = _source(r, node)
     unbinds = str(node.target) == "aten.unbind.int"
     position = 1 if unbinds else 2
@@ -192,7 +192,7 @@ def _numel(value: torch.Tensor, start: int, end: int) -> str:
 
 
 def _flatten(r: Rewriter, found: Compact, rows: torch.Tensor) -> Found:
-    """All elements of selected rows: selected by the mask over all dims."""
+    """Flattens selected rows: the result's elements are selected by the mask, expanded over all dims."""
     w, rank = r.write, rows.dim()
     if found.dim:
         raise Cannot("selected elements are regrouped with those beside them")
@@ -223,7 +223,7 @@ def full(r: Rewriter, node: Node) -> Found:
 
 
 def iota(r: Rewriter, node: Node) -> Found:
-    """arange(number of selected elements): the position of each among them."""
+    """``arange(number of selected elements)``: the rank of each of them."""
     found = r.scalar(node.args[0])
     kwargs = node.kwargs
     if found is None or found.counts is None:

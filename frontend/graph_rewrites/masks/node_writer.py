@@ -20,7 +20,7 @@ _OF_THE_VALUE = frozenset({"val", "tensor_meta", "unbacked_bindings", "eager_inp
 
 
 class Writer:
-    """Inserts nodes before ``at``; each gets the source location of that one, and a fake value."""
+    """Inserts nodes before ``at``, with its source location and a fake value."""
 
     def __init__(self, graph: torch.fx.Graph, mode: Any) -> None:
         self.graph, self.mode, self.env = graph, mode, shape_env_of_mode(mode)
@@ -58,7 +58,7 @@ class Writer:
         return self.call(prims.convert_element_type.default, node, dtype)
 
     def reshape(self, node: Node, sizes: Sequence[Any]) -> Node:
-        """A view; of a copy where the strides do not allow one."""
+        """A view with these sizes; of a copy where the strides do not allow a view."""
         try:
             return self.call(aten.view.default, node, list(sizes))
         except Cannot:
@@ -71,20 +71,20 @@ class Writer:
         return node
 
     def count(self, space: Space) -> Node:
-        """How many elements are selected."""
+        """The number of selected elements, a 0-dim i64 tensor."""
         if space.count is None:
             space.count = self.call(aten.sum.default, space.mask)
         return space.count
 
     def ranks(self, space: Space) -> Node:
-        """How many elements are selected up to and with each one, over the flattened mask."""
+        """The number of selected elements up to and including each element of the flattened mask."""
         if space.ranks is None:
             flat = self.reshape(space.mask, [-1]) if space.rank > 1 else space.mask
             space.ranks = self.call(aten.cumsum.default, flat, 0)
         return space.ranks
 
     def mask_of(self, space: Space, trailing: int) -> Node:
-        """The mask, to broadcast over a tensor with ``trailing`` dims behind the mask's."""
+        """The mask with ``trailing`` dims of size 1 behind its own, so that it broadcasts over a tensor."""
         return self.unsqueeze(space.mask, -1, trailing)
 
     def selected(self, value: Compact, rank: int, other: Any) -> Node:
@@ -94,7 +94,8 @@ class Writer:
         return self.call(aten.where.self, mask, value.full, hidden)
 
     def require(self, condition: Node, message: str) -> None:
-        """eager's RuntimeError where the condition, a 0-dim bool tensor, is false; nothing waits for it on a GPU."""
+        """Raises eager mode's RuntimeError where the condition, a 0-dim bool tensor, is false. No synchronisation on a
+        GPU."""
         assert self.at is not None
         lines = user_lines(self.at)
         line = f" ({lines[-1][0]}:{lines[-1][1]})" if lines else ""

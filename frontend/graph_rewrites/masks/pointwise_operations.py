@@ -3,8 +3,8 @@
 Before: %a = index(%x, [%m]); %b = index(%y, [%m]); %c = mul(%a, %b)
 After:  %c = mul(%x, %y), as the full form of the product
 
-A hidden element may be anything; what it does to others is stopped where elements meet: in reductions, and where values
-are written. The one thing that a hidden element could do by itself is to make an integer division fail.
+Elements where the mask is false are unspecified; they are masked where elements are combined (reductions) and where
+values are written. Only an integer division could fail on one by itself: its divisor is masked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WITH_TENSOR = {"Scalar": "Tensor", "Tensor_Scalar": "Tensor_Tensor", "Scalar_mo
 
 
 def pointwise(r: Rewriter, node: Node) -> Found:
-    """Anything that PyTorch itself tags as pointwise."""
+    """A rule of all operators with PyTorch's tag ``pointwise``."""
     if torch.Tag.pointwise not in getattr(node.target, "tags", ()):
         raise Cannot("it needs the selected elements side by side")
     return elementwise(r, node)
@@ -76,8 +76,8 @@ def _is_uniform(r: Rewriter, arg: Node) -> bool:
 
 
 def _call(r: Rewriter, node: Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
-    """In the dtype of the original: a tensor in a number's place takes part in promotion as no number does. Halves are
-    computed in float32 with it, as eager does with a number."""
+    """Calls ``target`` with the dtype of the original node: a tensor that replaces a number takes part in type
+    promotion, which a number does not. Half types are computed in float32 with it, as eager mode does with a number."""
     dtype = node.meta["val"].dtype
     has_number = any(r.scalar(arg) is not None for arg in node.all_input_nodes)
     if has_number and dtype in _HALVES:
@@ -93,7 +93,7 @@ def _name(node: Node) -> str:
 
 
 def _overload(r: Rewriter, node: Node) -> Any:
-    """The target that takes tensors where numbers became such."""
+    """The overload that takes tensors where numbers have become tensors."""
     target: Any = node.target
     schema = schema_of(target)
     if schema is None:
@@ -128,8 +128,8 @@ def _device(r: Rewriter, node: Node) -> torch.device:
 
 
 def arithmetic(target: Any, real: bool | None = None, **kwargs: Any) -> Callable[[Rewriter, Node], Found]:
-    """Arithmetic of Python on sizes, as that of 0-dim tensors. ``real``: whether it is in float64; None: if an operand
-    is."""
+    """A rule of Python's arithmetic on sizes, as operations on 0-dim tensors. ``real``: computed in float64; None: if
+    an operand is a float."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         read = [a.meta["val"] if isinstance(a, Node) else a for a in node.args]
@@ -148,8 +148,8 @@ def to_real(r: Rewriter, node: Node) -> Found:
 
 
 def assertion(r: Rewriter, node: Node) -> Found:
-    """An assertion on the number of selected elements. That there are none or more needs no check; that there is one is
-    checked by what needs it, with eager's error."""
+    """An assertion on the number of selected elements. That it is at least 0 needs no check; that it is at least 1 is
+    checked by the operations that need it, with eager mode's error."""
     condition: Any = node.args[0]
     found = r.scalar(condition)
     if found is None:
@@ -175,7 +175,7 @@ def _holds_by_itself(r: Rewriter, condition: Node, message: str) -> bool:
 
 
 def range_hint(r: Rewriter, node: Node) -> Found:
-    """``sym_constrain_range``: its bounds are asserted where they matter."""
+    """``sym_constrain_range``: its bounds are asserted by the operations that need them."""
     r.dropped[node] = lambda: None
     return None
 
