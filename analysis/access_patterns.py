@@ -1,7 +1,7 @@
 """The memory accesses of a kernel: addresses over its dims, number of sweeps, facts about its sizes. Read by plans.
 
 Computed from the loop form that code is printed from, so that plans see the final accesses: a gather at an ``arange``
-is a load, a mask that always holds is gone, and a value that does not vary along reduced dims is read once per row.
+is a load, a mask that always holds is removed, and a value that does not vary along reduced dims is read once per row.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Masks row-level reads of elements that need not exist.
+"""Masks row-level reads of tensors that may be empty.
 
 Before: load address 0, at row level, of a tensor of s0 <= 1 elements
 After:  the same with the mask s0 - 1 >= 0
 
-A dim of at most one element does not appear in addresses, and what does not depend on a reduced dim is read once per
-row. If the reduced dims are empty, such a row exists although the tensor may have no element and no memory, or is an
-empty part of another one (``x[n:]``), and the address is behind that. The latter is masked where a reduced dim has at
-most one element, for only then it is missing in an address.
+A dim of at most one element does not occur in addresses, and a value that does not depend on a reduced dim is read once
+per row. If the reduced dims are empty, such a row exists although the tensor may have no element and no memory, or be
+an empty part of another one (``x[n:]``) whose address is out of bounds. A read is masked where a reduced dim has at
+most one element, since only then it is missing in the address.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def fold(kernel: LoopKernel, facts: SpaceFacts | None = None) -> LoopKernel:
 
 
 def open_choices(kernel: LoopKernel, facts: SpaceFacts | None = None) -> tuple[dict[int, Expr], list[Expr]]:
-    """What is asked of indices and has no answer yet: the results of comparisons that say whether an expression is at
-    least 0, each with the expression; of each minimum and maximum of two known indices the first less the second."""
+    """The comparisons of indices that are not decided: for each result of a comparison an expression that is >= 0
+    exactly if it holds; and for each minimum and maximum of two indices their difference."""
     if not any(instr.op in _CHOICES for instr in kernel.code):
         return {}, []
     found = _folded(kernel, facts)
@@ -64,11 +64,12 @@ def _folded(kernel: LoopKernel, facts: SpaceFacts | None) -> _Folder:
 
 
 class _Folder:
-    """Visits instructions and records what is known of their results.
+    """Visits instructions and records the known values of their results.
 
     ``exprs``, ``conditions``, ``numbers``: results with known values. ``names``: results that equal an earlier value.
-    ``zeros``: results that are +0. ``loads``: results of masked loads, with their masks. ``holds``: results that say
-    whether an expression is >= 0. ``extrema``: see `open_choices`."""
+    ``zeros``: results that are +0. ``loads``: results of masked loads, with their masks. ``holds``: results of
+    comparisons, as expressions that are >= 0 if they hold. ``extrema``: see `open_choices`.
+    """
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts

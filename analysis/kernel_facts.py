@@ -63,7 +63,7 @@ def _symbolic_sizes(args: Iterable[Arg]) -> tuple[Expr, ...]:
 
 
 def forget_facts() -> None:
-    """Facts that are kept from one kernel to the next are made anew."""
+    """Clears the facts that are cached from one kernel to the next."""
     _space_facts.cache_clear()
     _symbol_facts.cache_clear()
 

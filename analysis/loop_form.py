@@ -39,7 +39,7 @@ FINISHING: dict[str, LoopStep] = {
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """How steps run on the kernels of one module. Steps named in ``disabled`` are skipped. ``timings`` collects seconds
+    """The steps for the kernels of one module. Steps named in ``disabled`` are skipped. ``timings`` collects seconds
     per step over all kernels. ``finished`` caches the final loop form of kernels that mixtures launch."""
 
     disabled: frozenset[str] = frozenset()

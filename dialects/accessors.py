@@ -1,7 +1,6 @@
 """Accessors: all attributes of operations and functions are read here, so that no other module needs their names.
 
-Passes and emitters ask here. Each function takes an ``ir.Operation`` or its ``OpView``, as walking over a block gives
-either.
+Each function takes an ``ir.Operation`` or its ``OpView``, as walking over a block yields either.
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ def rename_function(function: Any, name: str) -> None:
 
 
 def text_of_kernel(function: Any) -> str:
-    """A function's text without its location, by which equal kernels are found.
+    """A function's text without its location: the key by which equal kernels are found.
 
-    Printed by itself: MLIR would number the values of the whole module first, for each function anew. Not verified
-    either, which printing does op by op, in Python.
+    Printed by itself: MLIR would number the values of the whole module first, for each function anew. It is not
+    verified, which printing would do op by op, in Python.
     """
     text: str = function.get_asm(assume_verified=True, use_local_scope=True)
     return text
@@ -115,8 +114,8 @@ def set_returned_relations(returned: Any, relations: Sequence[str]) -> None:
 
 
 def written_arguments(returned: Any) -> list[int]:
-    """For each operand of main's return the position of the argument that it is to be copied to, which is returned in
-    its place; -1 where there is none."""
+    """For each operand of main's return the index of the argument that the caller copies it to, and which is returned
+    in its place; -1 if none."""
     attributes = returned.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITES])) if _WRITES in attributes else [-1] * len(returned.operands)
 
@@ -140,8 +139,8 @@ def kernel_attributes(
     in_place: Sequence[tuple[int, int]] = (),
     by_value: Sequence[int] = (),
 ) -> dict[str, ir.Attribute]:
-    """What makes a function a kernel. ``in_place``: the pairs (input, output) that may be one memory; ``by_value``:
-    inputs that the host reads, of which the kernel gets the number."""
+    """The attributes of a kernel function. ``in_place``: the pairs (input, output) that may share memory; ``by_value``:
+    inputs that the host reads and passes as numbers."""
     i64 = ir.IntegerType.get_signless(64)
     attributes: dict[str, ir.Attribute] = {
         _KERNEL: ir.UnitAttr.get(),
@@ -171,13 +170,13 @@ def new_kernel(
 
 
 def kernel_kind(function: Any) -> str:
-    """ "pointwise", "reduction", "scan", "scatter" or ``MIXED`` (what it launches, at once); "" where a kernel that was
-    written by hand says nothing."""
+    """ "pointwise", "reduction", "scan", "scatter" or ``MIXED`` (a mixture of the kernels that it launches); "" for a
+    kernel written by hand without the attribute."""
     return _text(function, _KIND) if _KIND in function.operation.attributes else ""
 
 
 def num_inputs(function: Any) -> int:
-    """How many of a kernel's tensor arguments, which come first, are read; the others are its destinations."""
+    """The number of a kernel's input tensors, which are its first arguments; the other tensors are destinations."""
     return _number(function, _NUM_INPUTS)
 
 
@@ -191,37 +190,37 @@ def in_place_of(function: Any) -> list[tuple[int, int]]:
 
 
 def by_value_of(function: Any) -> frozenset[int]:
-    """Inputs of a kernel that are passed as numbers: tensors without dims that lie on the CPU, the kernel on a GPU."""
+    """The inputs of a kernel that are passed as numbers: CPU tensors without dims, for a kernel on a GPU."""
     attributes = function.operation.attributes
     return frozenset(ir.DenseI64ArrayAttr(attributes[_BY_VALUE])) if _BY_VALUE in attributes else frozenset()
 
 
 def bound_device(bind: Any) -> str:
-    """Of ``symshape.bind``: the device of its tensor, "" for the one that kernels run on."""
+    """The device of a ``symshape.bind``'s tensor, "" for the device of the kernels."""
     return _text(bind, _DEVICE) if _DEVICE in bind.operation.attributes else ""
 
 
 def is_negated(bind: Any) -> bool:
-    """Of ``symshape.bind``: whether the tensor's elements are those in memory times -1."""
+    """Whether a ``symshape.bind``'s tensor has the negative bit: its elements are those in memory times -1."""
     return _NEGATED in bind.operation.attributes
 
 
 def iterators(space: Any) -> list[str]:
-    """Of ``symshape.space``: "parallel" or "reduction" for each dim."""
+    """The iterator types of a ``symshape.space``: "parallel" or "reduction" for each dim."""
     return [ir.StringAttr(kind).value for kind in ir.ArrayAttr(space.operation.attributes["iterators"])]
 
 
 def combiner_of(generic: Any) -> str:
-    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" and "associative_scan" for one that is a result
-    at each point (``is_scan``); "" where it does neither."""
+    """The combiner of a ``linalg.generic``: "add", "argmax", ...; "scan" or "associative_scan" for scans (``is_scan``);
+    "" for a pointwise one."""
     return _text(generic, _COMBINER) if _COMBINER in generic.operation.attributes else ""
 
 
 def is_scan(generic: Any) -> bool:
-    """Whether a ``linalg.generic`` is a result at each point along its reduced dims, made of the one before. "scan": in
-    order, of what is carried. "associative_scan": its body combines what is carried, which the first elements are at
-    the first point, with the elements (its first operands, one for each carried value), and may be called in any order
-    of brackets; its results are what it carries."""
+    """Whether a ``linalg.generic`` is a scan: a result at each point along its reduced dims, computed from the point
+    before. "scan": its body maps carried values and elements to the next carried values and results, in order.
+    "associative_scan": its body combines carried values with elements (its first operands, one per carried value; the
+    carried values start as the first elements) and is associative; its results are the carried values."""
     return combiner_of(generic) in (SCAN, ASSOCIATIVE_SCAN)
 
 
@@ -236,7 +235,7 @@ def splat_number(value: ir.Value) -> int | float | bool:
 
 
 def scan_results(generic: Any) -> list[ir.Value]:
-    """Of a scan (``is_scan``): its results over all dims. Those before them are what it carries."""
+    """The results of a scan (``is_scan``) over all dims. The results before them are the carried values."""
     results = list(generic.operation.results)
     return results[len(results) // 2 :]
 
@@ -247,17 +246,17 @@ def combiner_attribute(combiner: str) -> dict[str, ir.Attribute]:
 
 
 def index_error(check: Any) -> str:
-    """Of ``symshape.check_index``: a key of ``INDEX_ERRORS``."""
+    """The error kind of a ``symshape.check_index``: a key of ``INDEX_ERRORS``."""
     return _text(check, "error") if "error" in check.operation.attributes else ""
 
 
 def scatter_combiner(scatter: Any) -> str:
-    """Of ``symshape.scatter``: "set", "add", "mul", "max" or "min"."""
+    """The combiner of a ``symshape.scatter``: "set", "add", "mul", "max" or "min"."""
     return _text(scatter, "combiner")
 
 
 def scatter_dims(scatter: Any) -> list[int]:
-    """Of ``symshape.scatter``: for each dim of the destination a dim of the space, or -1 for an index."""
+    """For each dim of the destination of a ``symshape.scatter`` a dim of the space, or -1 for an index operand."""
     return [ir.IntegerAttr(dim).value for dim in ir.ArrayAttr(scatter.operation.attributes["dims"])]
 
 
@@ -267,7 +266,7 @@ def index_map(op: Any) -> ir.AffineMap:
 
 
 def domain_of(view: Any) -> ir.Attribute | None:
-    """The integer set of the points at which a ``symshape.view`` is defined; None where it is at all."""
+    """The integer set of the points at which a ``symshape.view`` is defined; None if it is defined everywhere."""
     attributes = view.operation.attributes
     return attributes["domain"] if "domain" in attributes else None
 
@@ -291,13 +290,13 @@ def calls_of(function: Any, targets: Any) -> list[ir.Operation]:
 
 
 def result_indices(call: Any) -> list[int] | None:
-    """Where the results of a call are in the tuple that it returns; None where it returns no tuple."""
+    """The indices of a call's results in the tuple that it returns; None if it returns no tuple."""
     attributes = call.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes["result_indices"])) if "result_indices" in attributes else None
 
 
 def is_fresh(op: Any) -> bool:
-    """Whether a call changes no operand, and its results are memory of their own. False for what is no call."""
+    """Whether an operation is a call that changes no operand and whose results are new memory."""
     return "fresh" in op.operation.attributes
 
 
@@ -322,7 +321,7 @@ def orders_of(op: Any) -> list[str]:
 
 
 def is_wait(op: Any) -> bool:
-    """Whether an operation is a call that waits for a collective, of which its operand is a result."""
+    """Whether an operation is a call that waits for a collective, whose result is its operand."""
     return bool(op.operation.name == "host.call" and call_target(op) == _WAIT)
 
 
@@ -338,7 +337,7 @@ def mark_call(
 
 
 def reason_kept(call: Any) -> str:
-    """Why the importer left an operator a library call that may be more; "" where it says nothing."""
+    """Why the importer made an operator with subgraphs a library call; "" if unknown."""
     return _text(call, _REASON) if _REASON in call.operation.attributes else ""
 
 
@@ -382,13 +381,14 @@ def subgraphs_of(op: Any) -> tuple[str, ...]:
 
 
 def carried_count(loop: Any) -> int:
-    """How many operands, the first, a loop carries from step to step; 0 of ``host.associative_scan``."""
+    """The number of operands, the first ones, that a loop carries from step to step; 0 for
+    ``host.associative_scan``."""
     return _number(loop, _CARRIED)
 
 
 def sliced_count(scan: Any) -> int:
-    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step; a
-    ``host.associative_scan`` combines those of two."""
+    """The number of operands, after the carried ones, of which each step of a ``host.scan`` gets a slice; for a
+    ``host.associative_scan`` those whose slices it combines."""
     return _number(scan, _SLICED)
 
 
@@ -398,7 +398,7 @@ def stacks_steps(loop: Any) -> bool:
 
 
 def lists_count(attention: Any) -> int:
-    """How many tensors of a ``host.attention``, after the first three, list blocks."""
+    """The number of operands of a ``host.attention``, after the first three, that list blocks."""
     return _number(attention, _LISTS)
 
 
@@ -408,9 +408,9 @@ def attention_attributes(lists: int) -> dict[str, ir.Attribute]:
 
 
 def written_results(scan: Any) -> list[int]:
-    """Stacks of a ``host.scan`` and results of a ``host.associative_scan`` of which each step writes its slice itself:
-    the last arguments of its function are those slices. Of a ``host.attention``: which of its functions (0, 1, 2)
-    write their first result to their last argument."""
+    """Results of a ``host.scan`` or ``host.associative_scan`` whose slice each step writes itself: the last arguments
+    of its function are those slices. For a ``host.attention``: which of its functions (0, 1, 2) write their first
+    result to their last argument."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
 
@@ -435,7 +435,7 @@ def loop_attributes(carried: int, sliced: int | None = None, *, stacked: bool = 
 
 
 def symbol_name(symbol: Any) -> str:
-    """Of ``symshape.symbol`` and ``symshape.unbacked_symbol``: "s0", "u0"."""
+    """The name of a ``symshape.symbol`` or ``symshape.unbacked_symbol``: "s0", "u0"."""
     return _text(symbol, "name")
 
 
@@ -476,7 +476,7 @@ def message_of(constraint: Any) -> str:
 
 
 def set_message(constraint: Any, text: str) -> None:
-    """Changes what ``message_of`` gives, of what has one."""
+    """Replaces the message of a constraint that has one."""
     constraint.operation.attributes[_MESSAGE[constraint.operation.name]] = ir.StringAttr.get(text)
 
 
@@ -487,10 +487,10 @@ def destinations(launch: Any) -> list[ir.Value]:
 
 
 def set_as_stored(widening: Any) -> None:
-    """Of an ``arith.extf`` of a half type in a kernel: what is widened is rounded to that type first.
+    """Marks an ``arith.extf`` of a half type in a kernel: its operand is rounded to that type first.
 
-    A kernel rounds what it stores, and hands on what it has not rounded. By its types the value is rounded already:
-    an ``arith.truncf`` that asked for it would be folded by MLIR's ``canonicalize``.
+    A kernel rounds values that it stores, but not those that it passes on in registers. By its type the operand is
+    rounded already, so MLIR's ``canonicalize`` would fold an ``arith.truncf`` that did so.
     """
     widening.operation.attributes[_AS_STORED] = ir.UnitAttr.get()
 

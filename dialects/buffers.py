@@ -9,9 +9,9 @@ from symshape.dialects.symshape import Op, bad
 class ReuseOp(Op, name="reuse"):
     """The memory of a tensor, as the destination of a launch: a ``tensor.empty`` that allocates nothing.
 
-    Whatever the source held is gone once the launch writes its destination: nothing after the launch reads the source
-    or a view of it, and the launch itself reads it only if the kernel may write in place (``symshape.in_place``). Both
-    take the same number of bytes, which is for the pass that writes this op to prove.
+    The source's data is lost once the launch writes its destination: no operation after the launch reads the source or
+    a view of it, and the launch itself reads it only if the kernel may write in place (``symshape.in_place``). Both
+    have the same number of bytes, which the pass that writes this op must prove.
 
     ```mlir
     %d = "symshape.reuse"(%dead) : (tensor<?x256xf32>) -> tensor<256x?xf32>

@@ -65,7 +65,7 @@ def emit_multiples(sizes: Sizes, exprs: Sequence[Expr], number: int) -> ir.Value
 
 
 def sides_of(difference: Expr) -> tuple[Expr, Expr]:
-    """The difference as left - right with no negative term on either side: what a reader would write."""
+    """The difference as left - right without negative terms on either side, as people write it."""
     left = right = Expr.const(0)
     for coefficient, atoms in difference.terms:
         term = Expr.const(abs(coefficient))
@@ -76,7 +76,7 @@ def sides_of(difference: Expr) -> tuple[Expr, Expr]:
 
 
 def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
-    """The condition that an ``i1`` value computes; None where it is not arithmetic on sizes."""
+    """The condition that an ``i1`` value computes; None if it is not arithmetic on sizes."""
     if isinstance(value.owner, ir.Block):
         return None
     op: Any = value.owner

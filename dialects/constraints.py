@@ -10,7 +10,7 @@ from symshape.dialects.symshape import Op, bad
 
 
 class AssumeOp(Op, name="assume"):
-    """A fact, trusted. Costs nothing; the prover and the kernels use it.
+    """A fact, trusted. No code is generated for it; the prover and the kernels use it.
 
     ```mlir
     "symshape.assume"(%cond) : (i1) -> ()

@@ -12,8 +12,8 @@ from symshape.dialects.accessors import bound_device, is_negated
 
 @dataclass(frozen=True)
 class Foreign:
-    """Why kernels cannot read a tensor. ``device``: where it lies, "" for where they run; ``negated``: its elements are
-    those in memory times -1; ``by_value``: kernels can be given the number that it is."""
+    """Why kernels cannot read a tensor. ``device``: its device, "" for that of the kernels; ``negated``: it has the
+    negative bit; ``by_value``: kernels can get its single element as a number."""
 
     device: str
     negated: bool
@@ -25,7 +25,7 @@ class Foreign:
 
 
 def foreign_of(bind: Any) -> Foreign | None:
-    """Of ``symshape.bind``; None for a tensor that kernels can read."""
+    """The Foreign of a ``symshape.bind``'s tensor; None if kernels can read it."""
     if not len(bind.operation.attributes):  # as nearly all: this is asked of every tensor, after every pass
         return None
     device, negated = bound_device(bind), is_negated(bind)

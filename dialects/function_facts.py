@@ -32,8 +32,8 @@ def facts_of(function: Any, sizes: Sizes | None = None) -> Facts:
 
 
 def known_conditions(operations: Sequence[tuple[str, Any]], sizes: Sizes) -> list[Condition]:
-    """What holds in all of a function besides the ranges of symbols. ``operations``: of its entry block, with their
-    names."""
+    """The conditions that hold everywhere in a function, in addition to the ranges of symbols. ``operations``: of its
+    entry block, with their names."""
     known = [
         c for name, op in operations if name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None
     ]
@@ -72,7 +72,7 @@ def _tied(symbols: frozenset[str], ties: Sequence[frozenset[str]]) -> frozenset[
 
 
 def _symbols_of(sizes: Sizes, op: Any) -> set[str]:
-    """The symbols in the layouts and sizes that an operation has to do with."""
+    """The symbols in the layouts and sizes of an operation's operands and results."""
     found: set[str] = set()
     for value in (*op.operands, *op.results):
         layout = sizes.layouts.get(value)

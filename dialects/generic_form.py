@@ -16,8 +16,8 @@ _MARK = re.compile(rf"{STRING}|->|>=|<=|[()\[\]{{}}<>,\s]")
 
 @dataclass(frozen=True)
 class GenericOp:
-    """``head``: what stands before the name (indentation, results); ``tail``: what follows the types (a location).
-    Attributes are their text, that of a unit attribute is empty."""
+    """``head``: the text before the name (indentation, results); ``tail``: the text after the types (a location).
+    Attributes are text, "" for a unit attribute."""
 
     head: str
     name: str
@@ -34,7 +34,7 @@ class GenericOp:
 
 
 def read_generic(line: str) -> GenericOp | None:
-    """The operation of a line; None for a line that is none in generic form, or that goes on in the next."""
+    """The operation of a line; None if the line has none in generic form, or it continues on the next line."""
     match = _HEAD.match(line)
     if match is None:
         return None
@@ -60,7 +60,7 @@ def read_generic(line: str) -> GenericOp | None:
 
 
 def end_of(text: str, start: int, stops: str) -> int:
-    """Where a part of a text ends: before one of ``stops``, or before a bracket that closes more than is open."""
+    """The end of a part of a text: before one of ``stops``, or before an unmatched closing bracket."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         token = mark[0]

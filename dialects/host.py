@@ -50,18 +50,17 @@ _COLLECTIVES = "_c10d_functional."
 class CallOp(ir.OpView):
     """A library call to an ATen or custom op, on real tensors and numbers.
 
-    ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
-    positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
-    in memory of their own, which nothing else knows. ``draws`` says that it moves the generator of random numbers on:
-    such calls, and what calls a subgraph with such calls, keep their order. ``checked`` says that sizes and types
-    of the results are compared with the promised ones at run time (custom operators). ``collective`` is which of the
-    function's collectives a call is, from 0 on: calls that meet those of other ranks, which have to come in one order
-    everywhere. What calls a subgraph with collectives has a number too. Until its wait (``wait_tensor``) a collective
-    reads its operands and writes its results. ``reason`` says why an operator with subgraphs is a call, and not
+    ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple has the indices of
+    its results in ``result_indices``. ``fresh``: it changes no operand, and its results are new memory without aliases.
+    ``draws``: it changes the state of the random number generator: such calls, and calls of subgraphs with such calls,
+    keep their order. ``checked``: sizes and types of the results are compared with the promised ones at run time
+    (custom operators). ``collective``: the number of this collective in the function, from 0 on: all ranks must make
+    these calls in one order. A call of a subgraph with collectives has a number too. Until its wait (``wait_tensor``) a
+    collective reads its operands and writes its results. ``reason``: why an operator with subgraphs is a call, and not
     ``host.cond``, ``host.attention`` or a loop.
 
-    The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
-    its first element on, of one dim.
+    The target ``symshape.storage`` (for ``as_strided``) is no call: its result is a one-dimensional alias of the
+    operand's storage from its first element on.
 
     ```mlir
     %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}
@@ -129,8 +128,9 @@ class CallOp(ir.OpView):
 
 @_cext.register_operation(Host)
 class LaunchOp(ir.OpView):
-    """A kernel launch: inputs, destinations, sizes, in the callee's order; one result per destination. A type may have
-    a number where the callee's has a dynamic size: kernels of several numbers take them as arguments.
+    """A kernel launch: inputs, destinations, sizes, in the callee's order; one result per destination. A tensor type
+    may have a constant where the callee's has a dynamic size: a kernel that serves several constants takes them as
+    arguments.
 
     ```mlir
     %r = "host.launch"(%x, %dest, %s0) {callee = @kernel_0}
@@ -164,11 +164,11 @@ class LaunchOp(ir.OpView):
 
 @_cext.register_operation(Host)
 class CondOp(ir.OpView):
-    """Calls one of two functions, as the predicate says: a boolean that the host knows, or a tensor with one element,
-    for which it waits. The operands after the predicate are the arguments of both.
+    """Calls one of two functions, selected by the predicate: a boolean on the host, or a tensor with one element, for
+    which the host waits. The operands after the predicate are the arguments of both.
 
-    The functions are subgraphs (``symshape.subgraph``): what they assume, and what they check, holds in them alone.
-    Where the sizes that they return differ, the result has a dynamic one.
+    The functions are subgraphs (``symshape.subgraph``): their assumptions and checks hold in them alone. Where they
+    return different sizes, the result has a dynamic one.
 
     ```mlir
     %r = "host.cond"(%p, %x, %s0) {true = @double, false = @negate}
@@ -227,9 +227,9 @@ def _is_predicate(type_: ir.Type) -> bool:
 class WhileOp(ir.OpView):
     """Calls ``body`` as long as ``cond`` returns true. Both are subgraphs, and take all operands.
 
-    The first ``carried`` operands (tensors and integers) are those of the first step; what ``body`` returns takes their
-    place in the next one. The results are the last of them; ``stacked``: of every step, stacked along a new first dim,
-    or the operands themselves, as one step, where there is none.
+    The first ``carried`` operands (tensors and integers) are the initial values; the results of ``body`` replace them
+    in the next step. The results are the last carried values; with ``stacked``, those of every step, stacked along a
+    new first dim, or the operands themselves, as one step, if there is none.
 
     ```mlir
     %i, %r = "host.while"(%zero, %x, %s0) {cond = @below, body = @step, carried = 2 : i64}
@@ -282,8 +282,8 @@ class ScanOp(ir.OpView):
     The operands are ``carried`` ones, as in ``host.while``; ``sliced`` ones, at least one, of which each step gets the
     slice at its position, without that dim; and others. ``body`` returns the carried values of the next step, and
     tensors that are stacked along a new first dim. The results are the last carried values and the stacks. Without
-    carried values it is a map. ``written`` (by ``write-slices``): positions of results of which each step writes its
-    slice: those slices are the last arguments of ``body``.
+    carried values it is a map. ``written`` (set by ``write-slices``): indices of results whose slice each step writes
+    itself: those slices are the last arguments of ``body``.
 
     ```mlir
     %c, %ys = "host.scan"(%zero, %xs, %w) {body = @combine, carried = 1 : i64, sliced = 1 : i64}
@@ -399,16 +399,16 @@ class AssociativeScanOp(ir.OpView):
 class AttentionOp(ir.OpView):
     """Attention of ``query``, ``key`` and ``value`` (batch, heads, length, features), tile by tile of its scores.
 
-    The first operands are these three; ``lists`` tensors of a block mask (numbers of blocks and their positions, for
-    each block of rows; the second pair, if there is one, is of blocks that are not masked); how many rows and columns
-    a block has; and what ``scores`` reads besides the tile. What no list names is masked, and is not computed.
+    The operands are these three; ``lists`` tensors of a block mask (numbers of blocks and their positions, for each
+    block of rows; the second pair, if there is one, is of blocks that are not masked); the numbers of rows and columns
+    of a block; and further operands of ``scores``. Blocks that are in no list are masked, and not computed.
 
-    The functions are subgraphs. ``scores`` is called with a tile of the products of queries and keys, and the batch,
-    head, row and column where it begins; it returns what the softmax is taken of, and the maximum of each row.
-    ``weights`` is called with these; it returns exponentials, and the sum of each row. ``whole``, if it is there, is
-    called in their place where all is one small tile: with query, key and value, of equal batches, and what ``scores``
-    reads besides the tile; it returns the results. ``written`` (by ``write-slices``): whether each writes its first
-    result to memory that is its last argument.
+    The functions are subgraphs. ``scores`` gets a tile of the products of queries and keys, and the batch, head, row
+    and column where it starts; it returns the operand of the softmax, and the maximum of each row. ``weights`` gets
+    these; it returns exponentials, and the sum of each row. ``whole``, if present, is called instead of both if all is
+    one small tile: with query, key and value, of equal batches, and the further operands of ``scores``; it returns the
+    results. ``written`` (set by ``write-slices``): which functions write their first result to memory that is their
+    last argument.
 
     The results are the output, or the output, the logarithms (to base 2) of the sums of exponentials of each row, and
     the maxima in the same unit.
@@ -479,7 +479,7 @@ def _slice(stack: ir.RankedTensorType) -> ir.Type:
 
 
 def _stacked(slice_: ir.Type) -> ir.Type:
-    """Any number of them; what is no tensor cannot be stacked, and is of a type that fits nothing."""
+    """The type of a stack of any number of slices; for a slice that is no tensor, a type that matches nothing."""
     if not isinstance(slice_, ir.RankedTensorType):
         return ir.NoneType.get(slice_.context)
     return _tensor(slice_, [ir.ShapedType.get_dynamic_size(), *slice_.shape])
@@ -491,10 +491,10 @@ def _tensor(like: ir.RankedTensorType, sizes: Sequence[int]) -> ir.Type:
 
 @_cext.register_operation(Host)
 class LayerOp(ir.OpView):
-    """Calls a function that several layers share (``symshape.layer``): its tensors are given, its symbols are main's.
+    """Calls a function that several layers share (``symshape.layer``): tensors are passed, symbols are main's.
 
-    Its location says where this layer's operations come from, one for each call in the function, in order, as that of
-    the function does for the first layer. ``inline-layers`` puts the function in its place.
+    Its location has the locations of this layer's operations, one for each call in the function, in order; the function
+    itself has those of the first layer. ``inline-layers`` inlines the function.
 
     ```mlir
     %r = "host.layer"(%x, %w, %s0) {callee = @layer_0}
@@ -585,7 +585,7 @@ def _find_function(op: HostOp, name: str) -> Any:
 
 
 def _find_subgraph(op: HostOp, name: str) -> Any:
-    """None, and an error, where there is no such subgraph."""
+    """The subgraph with this name; reports an error and returns None if there is none."""
     function = _find_function(op, name)
     if function is None:
         bad(op, f"subgraph @{name} is no function of this module")
@@ -596,7 +596,7 @@ def _find_subgraph(op: HostOp, name: str) -> Any:
 
 
 def _fit(op: HostOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type], callee: str) -> bool:
-    """Whether types are the same, but for sizes that only one side knows."""
+    """Whether types are equal, except for sizes that are dynamic on one side."""
     if len(given) != len(expected):
         return bad(op, f"has {len(given)} {what}s, but @{callee} has {len(expected)}")
     for i, (mine, theirs) in enumerate(zip(given, expected)):

@@ -11,8 +11,8 @@ from symshape.dialects.accessors import collective_number, is_wait
 
 
 def read_until(operations: Sequence[Any]) -> dict[Any, list[ir.Value]]:
-    """For each wait, the tensors that the collective reads whose result it waits for: they are in use until then,
-    though no operand of the wait says so."""
+    """For each wait, the tensors that its collective reads: they are in use until then, although they are no operands
+    of the wait."""
     source: dict[ir.Value, ir.Value] = {}  # of views of results
     made: dict[ir.Value, list[ir.Value]] = {}  # result of a collective -> tensors that it reads
     found: dict[Any, list[ir.Value]] = {}

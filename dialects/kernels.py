@@ -143,8 +143,8 @@ class SpaceOp(Op, name="space"):
 
 
 class CheckIndexOp(Op, name="check_index", traits=[ext.Pure], optional=("error",)):
-    """In the body of a ``linalg.generic``: an index that must lie in [0, size). Outside is eager's IndexError at run
-    time, and the value used is clamped. ``error = "offsets"``: a RuntimeError, that offsets of rows are none.
+    """In the body of a ``linalg.generic``: an index that must be in [0, size). Outside it is eager mode's IndexError at
+    run time, and the value used is clamped. ``error = "offsets"``: a RuntimeError for invalid offsets of rows.
 
     ```mlir
     %j = "symshape.check_index"(%i, %size) {message = "index out of range in self"} : (index, index) -> index

@@ -1,6 +1,6 @@
-"""Makes the ops of ``linalg`` known to MLIR's bindings, which look for them in this module.
+"""Registers the ops of ``linalg`` with MLIR's Python bindings, which look for them in this module.
 
-Theirs has Python functions for the named ops too, and reads their source: 70 ms of each first compile.
+The bindings' own module also defines the named ops in Python, by reading their source: 70 ms of each first compile.
 """
 
 from torch_mlir.dialects._linalg_ops_gen import *  # noqa: F403

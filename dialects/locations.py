@@ -41,7 +41,7 @@ def source_location(location: ir.Location) -> SourceLocation:
 
 
 def source_line(location: ir.Location) -> str:
-    """``file:line`` of what the user wrote; MLIR's own text where that is not known."""
+    """``file:line`` of the user's code; MLIR's own text of the location if it has none."""
     found = source_location(location)
     return f"{found.file}:{found.line}" if found.line else str(location)
 

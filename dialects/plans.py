@@ -36,7 +36,7 @@ def _index() -> Any:
 
 
 class ProcessorsOp(Op, name="processors", traits=[ext.Pure]):
-    """How many multiprocessors (cores) the device of a launch has, read when it is launched.
+    """The number of multiprocessors (cores) of the device of a launch, read when it is launched.
 
     ```mlir
     %p = "symshape.processors"() : () -> index
@@ -156,7 +156,7 @@ def multiple_of(condition: Condition) -> Expr | None:
 
 
 def address_name(position: int) -> str:
-    """The symbol that stands for the address of the kernel's tensor argument at a position."""
+    """The symbol for the address of the kernel's tensor argument at a position."""
     return f"address{position}"
 
 

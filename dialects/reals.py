@@ -16,7 +16,7 @@ _OF_INTEGERS = "symshape.of_integers"  # a quotient of two sizes
 
 
 def is_real(value: ir.Value) -> bool:
-    """An f64 scalar that arithmetic on sizes computes."""
+    """Whether a value is an f64 scalar computed from sizes."""
     if isinstance(value.owner, ir.Block) or str(value.type) != "f64":
         return False
     return value.owner.name in (*OPERATORS, "arith.constant", "arith.sitofp")
@@ -32,14 +32,14 @@ def constant(value: float) -> ir.Value:
 
 
 def from_size(size: ir.Value) -> ir.Value:
-    """An index as f64."""
+    """An index converted to f64."""
     i64, f64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
     integer = ir.Operation.create("arith.index_cast", [i64], [size]).result
     return ir.Operation.create("arith.sitofp", [f64], [integer]).result
 
 
 def quotient(left: ir.Value, right: ir.Value) -> ir.Value:
-    """Of two indices, rounded once as Python does, however many bits they have."""
+    """The quotient of two indices, rounded once, as Python does, also for integers of more than 53 bits."""
     result = binary("arith.divf", from_size(left), from_size(right))
     result.owner.attributes[_OF_INTEGERS] = ir.UnitAttr.get()
     return result
@@ -65,7 +65,7 @@ def real_of(bits: ir.Value) -> ir.Value:
 
 
 def sizes_in(value: ir.Value) -> Iterator[ir.Value]:
-    """The index values that a scalar is made of."""
+    """The index values that a scalar is computed from."""
     if value.type == ir.IndexType.get():
         yield value
     else:
@@ -74,7 +74,7 @@ def sizes_in(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def rebuild(value: ir.Value, size_of: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """The same arithmetic at the current insertion point, over other values for its sizes."""
+    """Emits the same arithmetic at the current insertion point, with ``size_of`` applied to its sizes."""
     if value.type == ir.IndexType.get():
         return size_of(value)
     op = value.owner

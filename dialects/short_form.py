@@ -1,15 +1,15 @@
 """The short form of our ops: ``symshape.symbol "s0" in [2, inf)`` for ``"symshape.symbol"() {name = "s0", ...}``.
 
-It is text for text, line by line: the other lines stay as MLIR prints them, and line numbers stay the same. An op whose
-short form would not be read back as it was (invalid IR) stays in generic form; both forms may stand in one text.
+It is a translation of text, line by line: other lines stay as MLIR prints them, and line numbers stay the same. An op
+whose short form could not be read back (invalid IR) stays in generic form; one text may have both forms.
 
-``FORMS`` is the table that printer and reader share. In a form, words and punctuation are literal, and
+``FORMS`` is the table that printer and parser share. In a form, words and punctuation are literal, and
 
 - ``$name`` is an attribute (``@$name``: a string, without quotes), ``$low..$high`` are two as a range,
 - ``%name`` is the next operand, ``%name...`` the rest of them, ``%name(of)...`` as many as ``of`` has dims,
-- ``&name`` is the text of a call with the operands in their places,
-- ``{...}`` is left out where it says nothing: no operands, no attribute, or the default (``$name=default``); ``{word}``
-  is a unit attribute.
+- ``&name`` is the text of a call with its operands inserted,
+- ``{...}`` is omitted if it is empty: no operands, no attribute, or the default (``$name=default``); ``{word}`` is a
+  unit attribute.
 
 Attributes that a form does not name follow in braces; then the types that the op's declaration leaves open.
 """
@@ -78,7 +78,7 @@ _PART: Final = re.compile(
 
 
 class _Unlike(Exception):
-    """The op has something that its form cannot say, or the text is not of the form: what was expected."""
+    """The op has something that its form cannot express, or the text does not match the form: what was expected."""
 
 
 def print_short(text: str) -> str:
@@ -400,7 +400,7 @@ def _typed(value: str) -> str:
 
 
 def _end_of_call(line: str, start: int) -> int:
-    """Where the bracket closes that opens at ``start``, in Python's text."""
+    """The position of the bracket that closes the one at ``start``, in Python source."""
     depth = 0
     for mark in re.finditer(r"'[^']*'|[()\[\]{}]", line[start:]):
         depth += (mark[0] in "([{") - (mark[0] in ")]}")
@@ -454,8 +454,7 @@ def _read_form(form: str) -> Iterator[_Part]:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What an op's class says of its operands (name, and the type if it can only be one) and of its results (their
-    types, if they can only be these)."""
+    """The operands of an op's class (name, and the type if it is fixed) and its results (fixed types)."""
 
     operands: tuple[tuple[str, str | None], ...]
     variadic: bool

@@ -1,6 +1,6 @@
 """Converts between SSA index values and expressions over the symbols of a function.
 
-One walk reads what ``symshape.bind`` says of every tensor; each expression is written once per block and reused.
+One walk reads the ``symshape.bind`` of every tensor; each expression is emitted once per block and reused.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sizes:
         self.index_type = ir.IndexType.get()
 
     def nested(self, block: ir.Block) -> Sizes:
-        """For a block inside of this one: knows what is known here; what it writes is not known here."""
+        """Sizes for a nested block: it knows the values of this block; values that it emits are not known here."""
         inner = Sizes(block)
         inner._exprs, inner._values, inner.layouts = dict(self._exprs), dict(self._values), dict(self.layouts)
         inner.foreign = dict(self.foreign)
@@ -66,7 +66,7 @@ class Sizes:
             self._values.setdefault(expr, value)
 
     def learn(self, operations: Iterable[Any]) -> None:
-        """Takes in what operations say of sizes without offering their values for use: those may come later."""
+        """Reads the sizes in operations, without making their values available: these may come later in the block."""
         self._usable = False
         for op in operations:
             self.read(op)
@@ -129,8 +129,8 @@ class Sizes:
         return list(self._exprs.items())
 
     def shapes_in_memory(self) -> set[tuple[Expr, ...]]:
-        """Of each tensor the sizes of the dims along which elements lie apart. What is repeated (stride 0, or one that
-        only the call shows) may be larger than memory."""
+        """For each tensor the sizes of the dims along which elements are distinct in memory. A dim that is broadcast
+        (stride 0, or one that is known only at the call) may be larger than memory."""
         found = set()
         for layout in self.layouts.values():
             shown = frozenset().union(*(size.symbols for size in layout.sizes))

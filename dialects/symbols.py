@@ -16,11 +16,11 @@ SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
 
 
 class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
-    """A backed symbol, with its assumption row: min, max and divisor are what prover, kernels and stub all read.
+    """A backed symbol with its range and divisor, which prover, kernels and guard stub use.
 
-    ``binding`` says where the value is read: "arg3" (an index argument), "arg0.size(1)", "arg0.stride(0)",
-    "arg0.offset", "(arg0.size(1) - 4) // 2" where only a size 2 * s0 + 4 shows it. ``source`` is the framework's name
-    for it, for messages; ``hint`` the size first seen, -1 for none.
+    ``binding`` is where the value is read: "arg3" (an index argument), "arg0.size(1)", "arg0.stride(0)", "arg0.offset",
+    "(arg0.size(1) - 4) // 2" if only a size 2 * s0 + 4 contains it. ``source`` is the framework's name for it, for
+    messages; ``hint`` its value at the first call, -1 for none.
 
     ```mlir
     %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64,
@@ -92,11 +92,11 @@ class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=(
 
 
 class BindOp(Op, name="bind", optional=("device", "negated")):
-    """Ties a tensor to its layout: its sizes, its strides, its storage offset (all in elements).
+    """Gives a tensor its layout: its sizes, its strides, its storage offset (all in elements).
 
-    ``device``: where the tensor lies, if that is another device than the one that the graph's kernels run on ("cpu",
-    "cuda:1", "meta"). Kernels read no such tensor, but for the number that a tensor without dims on the CPU is.
-    ``negated``: its elements are those in memory times -1 (PyTorch's negative bit): kernels read no such tensor either.
+    ``device``: the tensor's device, if it is another one than the graph's kernels run on ("cpu", "cuda:1", "meta").
+    Kernels cannot read such a tensor, except for the number in a CPU tensor without dims. ``negated``: its elements are
+    those in memory times -1 (PyTorch's negative bit): kernels cannot read such a tensor either.
 
     ```mlir
     "symshape.bind"(%x, %s0, %c256, %c256, %c1, %c0) : (tensor<?x256xf32>, index, index, index, index, index) -> ()
@@ -148,7 +148,7 @@ def parse_binding(text: str) -> tuple[int, str, int] | None:
 
 
 def parse_inverse(text: str) -> tuple[int, int]:
-    """What is subtracted from the integer that is read, and what it is then divided by: 0 and 1 where nothing is."""
+    """(subtrahend, divisor) that are applied to the integer that is read; 0 and 1 for a plain binding."""
     match = _BINDING.fullmatch(text)
     return (int(match["rest"]), int(match["factor"])) if match and match["factor"] else (0, 1)
 

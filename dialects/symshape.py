@@ -21,7 +21,7 @@ _cext.globals.dialect_search_modules = ["symshape.dialects", *_cext.globals.dial
 
 
 class SymShape(ext.Dialect, name="symshape"):
-    """Symbolic sizes, what is known of them, library calls and kernels."""
+    """Symbolic sizes, facts about them, library calls and kernels."""
 
 
 class Op(ext.Operation, dialect=SymShape):
@@ -97,10 +97,10 @@ class Op(ext.Operation, dialect=SymShape):
 
 
 def load(ctx: ir.Context) -> ir.Context:
-    """Makes the dialect known in ``ctx``; calling it again does nothing. It is the only registration there is.
+    """Registers the dialect in ``ctx``; calling it again has no effect. There is no other registration.
 
-    Multithreading is switched off: verifiers written in Python would wait for the interpreter that the calling thread
-    holds while it waits for them. Unregistered ops are allowed for ``host.*``; ``verify`` rejects the others.
+    Multithreading is switched off: verifiers written in Python would wait for the interpreter lock, which the calling
+    thread holds while it waits for them. Unregistered ops are allowed for ``host.*``; ``verify`` rejects others.
     """
     if not ctx.is_dialect_loaded(SymShape.DIALECT_NAMESPACE):
         ctx.enable_multithreading(False)
@@ -140,9 +140,9 @@ _SET = re.compile(r"affine_set<(\(.*?\)(?:\[.*?\])?) : \((.*)\)>")
 
 
 def set_constraints(domain: ir.Attribute) -> tuple[ir.AffineMap, list[bool]]:
-    """The constraints of an integer set, as the results of a map: each is >= 0, or == 0 where the flag is True.
+    """The constraints of an integer set, as the results of a map: each is >= 0, or == 0 if the flag is True.
 
-    The bindings cannot take an IntegerSetAttr apart, its text can: ``affine_set<(d0) : (d0 - 1 >= 0)>``.
+    The bindings cannot decompose an IntegerSetAttr, so its text is parsed: ``affine_set<(d0) : (d0 - 1 >= 0)>``.
     """
     match = _SET.fullmatch(str(domain))
     if match is None:
@@ -187,7 +187,7 @@ def _only_if_well_formed(verify: Any, fields: Sequence[Any]) -> Any:
 
 
 def _fitting(fields: Sequence[Any]) -> Callable[[Sequence[ir.Value]], bool]:
-    """Whether values have the number and types that fields ask for."""
+    """A test whether values have the number and types that the fields declare."""
     rest = bool(fields) and fields[-1].variadicity == ext.Variadicity.variadic
     # The rest is only counted by verifiers; MLIR checks its types afterwards.
     kinds = [field.constraint for field in (fields[:-1] if rest else fields)]

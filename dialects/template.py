@@ -13,7 +13,8 @@ _OPERAND = re.compile(r"\$(\d+)")
 
 @dataclass(frozen=True)
 class TorchName:
-    """A name of the torch module in a template (``torch.float32``), kept as text: to read it needs no torch import."""
+    """A name of the torch module in a template (``torch.float32``), kept as text, so that parsing needs no torch
+    import."""
 
     name: str
 

@@ -1,4 +1,7 @@
-"""Element types as text ("f32", "bf16", "i1", "ui8", "complex<f32>") and torch dtype names."""
+"""Element types as text ("f32", "bf16", "i1", "ui8", "complex<f32>") and torch dtype names.
+
+``DTYPES`` lists all types that IR can have; tensors of a type that is not in ``NATIVE`` are read by library calls only.
+"""
 
 from __future__ import annotations
 

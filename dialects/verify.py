@@ -81,7 +81,7 @@ def _out_of_order(number: int, expected: int) -> str:
 
 
 def _kernels_take_numbers(module: Any) -> bool:
-    """Whether what is passed by value are inputs without dims."""
+    """Whether all inputs that are passed by value have no dims."""
     valid = True
     for kernel in kernel_functions(module) if isinstance(module, ir.Module) else ():
         arguments = list(kernel.regions[0].blocks[0].arguments)

@@ -42,6 +42,6 @@ def read_map(op: Any, dims: Sequence[Expr], symbols: Sequence[Expr]) -> list[Exp
 
 
 def read_domain(view: Any, dims: Sequence[Expr], symbols: Sequence[Expr]) -> list[Expr]:
-    """What must not be negative where a view is defined: nothing for one that is defined everywhere."""
+    """Expressions that are all >= 0 at the points where a view is defined; empty if it is defined everywhere."""
     domain = domain_of(view)
     return [] if domain is None else read_set(domain, dims, symbols)

@@ -38,7 +38,7 @@ def aot_compile(
 
 
 def _aot_module(gm: torch.fx.GraphModule, example_inputs: list[Any], bw_compiler: Any, **how: Any) -> Any:
-    """What ``torch._dynamo.backends.common.aot_autograd`` does, without importing Inductor for its log files."""
+    """``torch._dynamo.backends.common.aot_autograd`` without its import of Inductor for log files."""
     from torch._dynamo.utils import counters
     from torch._functorch.aot_autograd import aot_module_simplified
 
@@ -58,7 +58,7 @@ def _aot_module(gm: torch.fx.GraphModule, example_inputs: list[Any], bw_compiler
 
 
 def _untraced(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiler of backward that Dynamo traces neither itself, nor in what it returns."""
+    """A backward compiler that Dynamo does not trace, nor the code that it returns."""
 
     def compile_backward(*args: Any, **kwargs: Any) -> Any:
         compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args, **kwargs)
@@ -69,8 +69,8 @@ def _untraced(compiler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_donations(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiler of backward graphs that are run as often as the user likes. What is saved for them and nobody else
-    has, AOTAutograd lets them write to, and then refuses ``retain_graph=True``. Our programs only read it."""
+    """A backward compiler for graphs that may run several times. AOTAutograd donates buffers that are saved for one
+    backward graph alone, and then rejects ``retain_graph=True``. Our programs only read them."""
 
     def compile_backward(*args: Any, **kwargs: Any) -> Any:
         context = TracingContext.try_get()
@@ -93,8 +93,9 @@ def partition_after(
     splitting: Callable[[], AbstractContextManager[Any]],
     parameters: Iterable[int],
 ) -> Callable[..., Any]:
-    """Splits a joint graph into forward and backward, after ``rewrite``, which merges equal calls and marks what is
-    saved; ``splitting()`` is entered for it. ``parameters``: positions of inputs (``shared_with_the_caller``)."""
+    """A partition function for AOTAutograd: splits a joint graph into forward and backward, after ``rewrite`` (CSE, and
+    tags for what is saved) and within the context ``splitting()``. ``parameters``: positions of inputs
+    (``shared_with_the_caller``)."""
     from torch._functorch._aot_autograd.descriptors import PlainAOTInput
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -158,10 +159,9 @@ MADE_OF_INPUT: Final = -2
 
 def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
     """For each result of a graph the position of the input that AOTAutograd copies it to after the call, if the graph
-    may as well write there itself: where autograd does not see it, and the layout stays. MADE_OF_INPUT for results in
-    whose place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. Empty where nothing
-    is to be written. ``kind``: of the graph; a backward one writes nothing.
-    """
+    may as well write there itself: where autograd does not see it, and the layout is unchanged. MADE_OF_INPUT for
+    results that AOTAutograd replaces by an input or a view of one; OTHER for all others. Empty if nothing may be
+    written. ``kind``: of the graph; a backward graph writes nothing."""
     from torch._functorch._aot_autograd.descriptors import (
         InputMutationAOTOutput,
         MetadataMutationAOTOutput,
@@ -192,9 +192,9 @@ def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
 
 
 def _descriptions(output: torch.fx.Node) -> list[Any]:
-    """What AOTAutograd says of each result of a graph. Where it has taken the tokens of operators with side effects out
-    of the graph, as it does where there is no Dynamo, it still describes them, in front of all others. Empty where the
-    descriptions are not those of the results."""
+    """AOTAutograd's description of each result of a graph. If it has removed the tokens of operators with side effects
+    from the graph, as it does without Dynamo, it still describes them, before all others. Empty if the descriptions do
+    not match the results."""
     from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput
 
     told, results = list(output.meta.get("desc") or ()), output.args[0]
@@ -236,8 +236,8 @@ _LASTING = "symshape_lasting"
 
 
 def mark_lasting(gm: torch.fx.GraphModule, arguments: Iterable[int]) -> None:
-    """Tells ``lasting_inputs`` which arguments of the traced function are parameters and buffers, where the tracer was
-    not told."""
+    """Records for ``lasting_inputs`` which arguments of the traced function are parameters and buffers, if the tracer
+    was not told."""
     gm.meta[_LASTING] = set(arguments)
 
 

@@ -15,16 +15,17 @@ from symshape.frontend.bridge.shape_env import symbol_range
 
 
 class Listener(Protocol):
-    """``answer``: None where it is not known; meant as an answer only if ``is_answer``."""
+    """Called with each condition. ``answer``: None if unknown; it is an answer, not the value at the hints, only if
+    ``is_answer``."""
 
     def __call__(self, facts: tuple[Any, ...], condition: Any, answer: bool | None, *, is_answer: bool) -> None: ...
 
 
 @contextlib.contextmanager
 def questions_of_tracing(listener: Listener) -> Iterator[None]:
-    """The listener is told every outermost question that has a yes or no for an answer.
+    """Calls the listener for every outermost condition that is evaluated inside.
 
-    ``evaluate_expr`` answers by the sizes at hand and makes a guard of what it does not know: that is no answer.
+    ``evaluate_expr`` evaluates an undecided condition at the hints and makes a guard: that is no answer.
     """
     inside = threading.local()
     environments: Any = GeneralShapeEnv  # a class of ours: nothing of PyTorch is changed

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 
 
 class NoRule(Exception):
-    """A rule is not for these arguments: PyTorch's own does it."""
+    """Raised by a rule that does not support its arguments: PyTorch's own rule is used."""
 
 
 class Batch:
@@ -29,13 +29,13 @@ class Batch:
         return x.dim() - self.has(x)
 
     def full(self, x: torch.Tensor) -> torch.Tensor:
-        """A tensor with the batch as dim 0: one that has none is repeated."""
+        """A tensor with the batch as dim 0; one without a batch is expanded."""
         return x if self.has(x) else x.expand(self.size, *x.shape)
 
 
 def batching_kernel(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs ``rule(batch, *args, **kwargs)`` for an operator in a ``vmap``. It gets tensors with the batch as dim 0
-    and others without it, and returns results that have it."""
+    """A kernel that runs ``rule(batch, *args, **kwargs)`` for an operator in a ``vmap``. The rule gets batched tensors
+    with the batch as dim 0, others as they are, and returns results with the batch as dim 0."""
     from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -72,7 +72,7 @@ def batching_kernel(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _below() -> Any:
-    """While entered, operators are called for what a level has wrapped."""
+    """While entered, operators run one level of ``vmap`` below."""
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(BATCHED))
 
 

@@ -1,8 +1,9 @@
 """Gives functions and layers of PyTorch code objects of their own, since Dynamo counts graphs by code object.
 
-That frame is one function of PyTorch's for all of them, and Dynamo counts graphs by its code: the ninth function or
-``nn.Sequential`` would run in eager mode. Each function, and each structure of layers, has code of its own here. Layers
-of one structure share it, and so their graphs. (Copies of a compiled module have PyTorch's frame.)
+For these, Dynamo compiles one wrapper function of PyTorch's, whose code object they all share: past the recompile
+limit, the ninth function or ``nn.Sequential`` would run in eager mode. Here each function, and each structure of
+layers, has its own code object. Layers of one structure share it, and so their graphs. (Copies of a compiled module
+keep PyTorch's code object.)
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch.nn.parameter import is_lazy
 
 
 def give_code_object(fn: Any, compiled: Any) -> None:
-    """``compiled`` is what Dynamo has made of ``fn``, a function or a module: its frame around ``fn`` gets other
-    code."""
+    """Gives Dynamo's wrapper of ``fn``, a function or a module, its own code object. ``compiled``: the result of Dynamo
+    for ``fn``."""
     around = getattr(compiled, "forward", compiled) if isinstance(compiled, torch.nn.Module) else compiled
     frame = getattr(around, "_torchdynamo_orig_callable", None)
     code = getattr(frame, "__code__", None)
@@ -48,7 +49,8 @@ def _named(fn: Any) -> tuple[str, ...]:
 
 
 def _layer(module: torch.nn.Module) -> str:
-    """Its class, its settings if it is PyTorch's, and the shapes of its parameters: other ones are other graphs."""
+    """The class of a layer, its settings if the class is PyTorch's, and the shapes of its parameters: other ones need
+    another graph."""
     name = _name(type(module))
     settings = module.extra_repr() if name.startswith("torch.") else ""
     shapes = ("lazy" if is_lazy(p) else str(tuple(p.shape)) for p in module.parameters(recurse=False))

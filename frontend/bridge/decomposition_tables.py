@@ -33,7 +33,7 @@ def traced(function: Callable[..., Any], table: dict[Any, Callable[..., Any]], *
 
 
 def draws_taken_apart(table: dict[Any, Callable[..., Any]]) -> list[Any]:
-    """The operators of a table made from `inductor_table` that Inductor takes apart to draw faster."""
+    """The operators of a table made from `inductor_table` that Inductor decomposes to draw random numbers faster."""
     from torch._inductor.decomposition import decompositions, fast_random_decomps
 
     fast = fast_random_decomps()

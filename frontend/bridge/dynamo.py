@@ -32,7 +32,7 @@ def compiled_code() -> CodeType | None:
 
 
 def name_of_code(code: CodeType) -> str:
-    """A function's name; for a part of one that Dynamo made, with the line where it begins."""
+    """The name of a function; for a resume function of Dynamo's, with the line where it starts."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 
     if not code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):
@@ -50,7 +50,7 @@ def is_part(code: CodeType) -> bool:
 
 
 def is_rest_of(code: CodeType, whole: CodeType) -> bool:
-    """Whether it is what Dynamo made of the part of a function that follows a graph break."""
+    """Whether ``code`` is a resume function: the part of ``whole`` that follows a graph break."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 
     resumed = code.co_name.startswith(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_{whole.co_name}_at_")
@@ -99,7 +99,7 @@ def sizes_at_hand(graph: Any) -> dict[Any, int]:
 
 
 def unimplemented(what: str, reason: str, error: Exception | None, hint: str = "") -> NoReturn:
-    """Dynamo's way of saying that a call is not for the graph. ``hint``: what the user may do."""
+    """Raises Dynamo's exception for a graph break. ``hint``: what the user can do."""
     from torch._dynamo import exc
 
     cause: Any = {} if error is None else {"from_exc": error}
@@ -114,6 +114,6 @@ def unimplemented(what: str, reason: str, error: Exception | None, hint: str = "
 
 @functools.cache
 def output_code_log() -> logging.Logger:
-    """A logger below one of PyTorch's, which have the handlers that TORCH_LOGS sets up."""
+    """The logger of TORCH_LOGS="output_code". A child of one of PyTorch's loggers, which TORCH_LOGS gives handlers."""
     found: logging.Logger = torch._logging.getArtifactLogger("torch._inductor.symshape", "output_code")
     return found

@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 
 
 def forget_counts() -> None:
-    """Counts begin at 0, and up to ten thousand compilations are kept apart."""
+    """Resets the counters to 0, and keeps metrics of up to ten thousand compilations."""
     counters.clear()
     torch._dynamo.utils.clear_compilation_metrics()
     torch._dynamo.utils.set_compilation_metrics_limit(10_000)
@@ -22,7 +22,7 @@ def graph_count() -> int:
 
 
 def break_counts() -> Counter[str]:
-    """How often graphs were broken, by reason."""
+    """The number of graph breaks by reason."""
     return Counter(counters["graph_break"])
 
 
@@ -32,5 +32,6 @@ def compile_ids() -> set[str]:
 
 
 def with_limits_of_recompiles(each: int, together: int) -> AbstractContextManager[Any]:
-    """While entered, Dynamo gives a function up after so many compilations, alone and with its resumed parts."""
+    """While entered, the recompile limit is ``each`` for a function alone, ``together`` for it with its resume
+    functions."""
     return torch._dynamo.config.patch(recompile_limit=each, accumulated_recompile_limit=together)

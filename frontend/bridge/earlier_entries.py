@@ -31,9 +31,10 @@ _SHOWN = 60  # characters of a value
 
 @dataclass(frozen=True)
 class Failure:
-    """A guard of an earlier entry that does not hold. ``number``: of the entry, from 1 on; ``condition``: the guard in
-    Dynamo's words; ``values``: what is read in it, and its value at this call; ``origin``: who asked; ``sizes``: the
-    sizes and symbolic integers that it is about; ``constant``: an integer that is a constant of the entry."""
+    """A guard of an earlier entry that does not hold for this call. ``number``: of the entry, from 1 on; ``condition``:
+    Dynamo's text of the guard; ``values``: the sources in it, with their values at this call; ``origin``: the line that
+    made it; ``sizes``: the sizes and symbolic integers in it; ``constant``: an integer that the entry has as a
+    constant."""
 
     number: int
     condition: str
@@ -45,8 +46,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What is kept with the guards of an entry. ``origins``: the location in a guard's text -> who asked; ``pinned``: a
-    size that has one value -> who asked for it; ``bounds``: (size, whether it is the upper one) -> who asked for it."""
+    """Data that is kept with the guards of an entry. ``origins``: the location in a guard's text -> origin; ``pinned``:
+    a specialised size -> origin; ``bounds``: (size, whether it is the upper bound) -> origin."""
 
     number: int
     origins: Mapping[str, Origin] = field(default_factory=dict)
@@ -123,7 +124,7 @@ def _failure(entry: Any, variables: Mapping[str, Any]) -> Failure | None:
 
 
 def _split(part: str) -> tuple[str, str]:
-    """A guard's condition, and the comment with the line."""
+    """The condition of a guard, and its comment with the line."""
     found = _COMMENT.search(part)
     return (part, "") if found is None else (part[: found.start()].strip(), part[found.end() :])
 
@@ -131,7 +132,7 @@ def _split(part: str) -> tuple[str, str]:
 def _bound(
     condition: str, bounds: Mapping[tuple[str, bool], Origin], read: Callable[[str], str]
 ) -> tuple[str, Origin] | None:
-    """Of a guard on a range, ``2 <= n <= 8``, the bound that does not hold, and who asked for it."""
+    """For a guard on a range, ``2 <= n <= 8``: the bound that does not hold, and its origin."""
     parts = condition.split(" <= ")
     for first in range(len(parts) - 1):
         half = " <= ".join(parts[first : first + 2])
@@ -149,7 +150,7 @@ def _is_false(part: str, outer: dict[str, Any], scope: dict[str, Any]) -> bool:
 
 
 def _read(outer: dict[str, Any], scope: dict[str, Any], text: str) -> str:
-    """A value as text; "" for what cannot be read or shown."""
+    """The value of a source as text; "" if it cannot be read or printed."""
     try:
         value = eval(text, outer, scope)
     except Exception:  # noqa: BLE001 - it is only shown
@@ -178,7 +179,8 @@ def _readings(condition: str) -> Iterator[str]:
 
 
 def _is_of_call(node: ast.AST) -> bool:
-    """A name of the call, an item, an attribute or a method of one, or the length of it."""
+    """Whether an expression reads a value of the call: a name, an item, an attribute or a method call of one, or its
+    length."""
     if isinstance(node, ast.Call):
         of_length = isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1
         return _is_of_call(node.args[0]) if of_length else not node.args and _is_of_call(node.func)
@@ -200,7 +202,7 @@ def _constant(condition: str) -> str:
 
 
 def _origin_of_value(info: Any, comment: str) -> Origin:
-    """Of a guard that is none of the environment's."""
+    """The origin of a guard that does not come from the shape environment."""
     stack = getattr(info, "user_stack", None)
     line = users_line(stack) if stack else None
     found = _LINE.match(comment) if line is None else None

@@ -49,7 +49,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def is_batched(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of many that a ``vmap`` goes through."""
+    """Whether a tensor is batched by a ``vmap``."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         if torch._C._functorch.is_batchedtensor(tensor):
             return True
@@ -95,7 +95,7 @@ def shape_env_of_mode(mode: Any) -> Any:
 
 
 def new_symbols_are_ignored(mode: Any) -> Any:
-    """While entered, unbacked symbols that are made under the mode need not be in the result of a call."""
+    """While entered, unbacked symbols that are created under the mode need not occur in the result of a call."""
     env = shape_env_of_mode(mode)
     return contextlib.nullcontext() if env is None else env.ignore_fresh_unbacked_symbols()
 
@@ -108,7 +108,7 @@ def forget_new_symbols(mode: Any) -> None:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often a tensor's memory was written to, as autograd counts it."""
+    """The version counter of a tensor's memory."""
     return tensor._version
 
 

@@ -25,9 +25,9 @@ from symshape.frontend.bridge.code_objects import give_code_object
 
 
 class FrameCallback(CatchErrorsWrapper):
-    """What Dynamo calls for a frame that it has no code for; it does what Dynamo's own does. A subclass stands where
-    that stands (not around it: some stances of ``torch.compiler.set_stance`` look for the backend two steps below), and
-    is pickled and copied like it."""
+    """Dynamo's callback for a frame without compiled code; by default it does what Dynamo's own does. A subclass
+    replaces that (rather than wrapping it: some stances of ``torch.compiler.set_stance`` look for the backend two steps
+    below), and is pickled and copied like it."""
 
     def __init__(self, usual: CatchErrorsWrapper) -> None:
         super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
@@ -68,23 +68,23 @@ def has_guards(found: Any) -> bool:
 
 
 def was_skipped(found: Any) -> bool:
-    """Whether Dynamo runs the frame as it is from now on."""
+    """Whether Dynamo runs the frame in eager mode from now on."""
     return not has_guards(found) and bool(found.frame_exec_strategy.cur_action == FrameAction.SKIP)
 
 
 def skipped_for_mode(found: Any) -> bool:
-    """Whether Dynamo runs a frame as it is, now that a dispatch mode is active."""
+    """Whether Dynamo runs a frame in eager mode because a dispatch mode is active."""
     return was_skipped(found) and torch._C._len_torch_dispatch_stack() > 0
 
 
 def skip_once() -> Any:
-    """Dynamo's result for a frame that runs as it is, for this call alone."""
+    """Dynamo's result for a frame that runs in eager mode, for this call alone."""
     return ConvertFrameReturn(apply_to_code=False)
 
 
 def only_run() -> Any:
-    """Dynamo's result for a frame that is compiled no more: entries that there are run where their guards hold, else
-    the frame as it is; what it calls is compiled."""
+    """Dynamo's result for a frame that is not compiled again: existing entries run if their guards hold, else the frame
+    runs in eager mode; functions that it calls are compiled."""
     return ConvertFrameReturn(frame_exec_strategy=FrameExecStrategy(FrameAction.RUN_ONLY, FrameAction.DEFAULT))
 
 
@@ -94,7 +94,7 @@ def applies_to_code(found: Any) -> bool:
 
 
 def is_kept_by_dynamo(found: Any) -> bool:
-    """Whether Dynamo has taken what was compiled for a frame among its entries."""
+    """Whether Dynamo has stored the compiled code as an entry of the frame."""
     return found.guarded_code.guard_manager.cache_entry is not None
 
 
@@ -104,8 +104,8 @@ def region() -> int:
 
 
 def shared(entry: Any) -> Any:
-    """Dynamo's result for a frame that runs the code of an entry, for this call alone: of all that runs Dynamo makes
-    an entry, and the guards of this one never hold. ``recompile_limit`` does not count it."""
+    """Dynamo's result for a frame that runs the code of an existing entry, for this call alone. Dynamo stores all
+    results as entries; the guards of this one never hold. ``recompile_limit`` does not count it."""
     guards: Any = _NeverHolds()
     return wrap_guarded_code(GuardedCode(entry.code, guards, entry.compile_id))
 
@@ -121,7 +121,7 @@ class _NeverHolds(DeletedGuardManagerWrapper):
 
 
 def recompile_limit() -> int:
-    """How often Dynamo compiles a function before it gives it up."""
+    """How many times Dynamo compiles a function (``torch._dynamo.config.recompile_limit``)."""
     return int(torch._dynamo.config.recompile_limit)
 
 
@@ -136,5 +136,5 @@ def is_anything_kept_for(code: CodeType) -> bool:
 
 
 def accumulated_recompile_limit() -> int:
-    """How often Dynamo compiles a function, with its resumed parts, before it gives it up."""
+    """How many times Dynamo compiles a function together with its resume functions."""
     return int(torch._dynamo.config.accumulated_recompile_limit)

@@ -220,7 +220,7 @@ class GeneralShapeEnv(ShapeEnv):
         return found
 
     def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
-        """The value of a condition if sizes that are 0 or 1 were larger."""
+        """The values of a condition with larger hints in place of those that are 0 or 1."""
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})

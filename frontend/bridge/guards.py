@@ -31,11 +31,11 @@ def is_about_rows(env: Any, relation: Any) -> bool:
 
 
 def track_sources(env: Any) -> None:
-    """Every size that Dynamo's guards are on is one that it reads at a call.
+    """Makes every size in Dynamo's guards one that it reads at a call.
 
-    Where inputs are views, AOTAutograd traces their bases, with symbols of their own. PyTorch takes equal sizes for one
-    symbol, so that no guard is on a base's alone; here it may be, and Dynamo, which reads the sizes of the inputs that
-    it has tracked, would raise. Such a symbol is tracked by itself, as what it was made for (``x._base.size()[0]``).
+    If inputs are views, AOTAutograd traces their bases, with symbols of their own. PyTorch uses one symbol for equal
+    sizes, so that no guard is on a base alone; here one may be, and Dynamo, which reads the sizes of the inputs that it
+    has tracked, would raise an error. Such a symbol is tracked by itself, by its source (``x._base.size()[0]``).
     """
     tracked = env.tracked_fakes if env is not None else None
     if not tracked:
@@ -48,8 +48,8 @@ def track_sources(env: Any) -> None:
 
 
 def _symbols(fake: Any) -> set[Any]:
-    """The symbols of an input's sizes, strides and offset, or of a number; of a tensor that is made of others, of their
-    sizes as well as its own: the ragged size of a nested tensor is a symbol that no tensor inside has."""
+    """The symbols of an input's sizes, strides and offset, or of a number; for a tensor subclass, those of its inner
+    tensors and its own: the ragged size of a nested tensor is a symbol that no inner tensor has."""
     if is_traceable_wrapper_subclass(fake):
         names, _ = fake.__tensor_flatten__()
         inside = {symbol for name in names for symbol in _symbols(getattr(fake, name))}
@@ -70,7 +70,7 @@ def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:
 
 
 def guard_counts(env: Any) -> tuple[int, ...]:
-    """How much a ShapeEnv knows: guards, replaced symbols, deferred assertions."""
+    """The numbers of guards, replaced symbols and deferred assertions of a ShapeEnv, to tell whether one was added."""
     if env is None:
         return ()
     return len(env.guards), len(env.replacements), len(deferred_runtime_asserts(env))
@@ -93,9 +93,9 @@ def require_equal(env: Any, a: Any, b: Any, origin: str) -> bool:
 
 
 def add_guard(env: Any, relation: Any, origin: str) -> bool:
-    """Adds a guard, which must hold for the sizes first seen. False if PyTorch does not take it.
+    """Adds a guard, which must hold at the hints. False if PyTorch does not accept it.
 
-    A condition that follows from other guards is none of its own.
+    A condition that follows from other guards is not added.
     """
     before = len(env.guards)
     if env._suppress_guards_tls():

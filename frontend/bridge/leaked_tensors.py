@@ -1,7 +1,7 @@
 """Finds tensors of a trace without Dynamo that the traced function has stored outside of it.
 
-They stand for values of every call and have no data, and what stores them runs in the trace only. Once the trace is
-over all are gone, except for those that something outside of it refers to.
+Such tensors are fake and have no data, and the code that stores them runs in the trace only. After the trace all traced
+tensors are dead, except for those that something else refers to.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TracedTensors:
         self._made += [(weakref.ref(value), "") for value in values if isinstance(value, torch.Tensor)]
 
     def leaked(self) -> tuple[str, str] | None:
-        """Once the trace is over: of the first tensor that is still there, the line that made it ("": an argument), and
-        the name that it is stored under ("" if it has none)."""
+        """After the trace: for the first traced tensor that is still alive, the line that made it ("": an argument),
+        and the name that it is stored under ("" if it has none)."""
         if all(reference() is None for reference, _ in self._made):
             return None
         gc.collect()  # cycles that the function has made

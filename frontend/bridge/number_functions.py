@@ -1,8 +1,8 @@
 """Traces functions of Python numbers on symbolic sizes (``math.log(x.shape[0])``) as nodes of the graph.
 
-PyTorch has such functions for a few of ``math`` (``torch.sym_sqrt``); of all others it makes a constant, and a graph
-for each size. A function here is a sympy function that nothing is known of but its value at numbers, as PyTorch's
-``OpaqueUnaryFn`` are, and a node of the graph that calls the function itself: sizes are exact, floats are eager's.
+PyTorch does so for a few functions of ``math`` (``torch.sym_sqrt``); others it specialises, with a graph for each size.
+Here such a function is a sympy function that is only evaluated at numbers, like PyTorch's ``OpaqueUnaryFn``, and a node
+of the graph that calls the function itself: sizes are exact, floats are eager mode's.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Domain = tuple[Callable[[Any, Any], Any], int]
 
 
 class NumberExpression(sympy.Function):  # type: ignore[misc]
-    """A call of such a function. ``function`` computes it, ``source`` is its name in Python source."""
+    """A sympy call of such a function. ``function`` computes it, ``source`` is its name in Python source."""
 
     function: ClassVar[Callable[..., Any]]
     source: ClassVar[str]
 
     @classmethod
     def eval(cls, *args: Any) -> Any:
-        """The value at numbers; where the function has none, the call stays as it is."""
+        """The value at numbers; unevaluated where the function raises an error."""
         if not all(isinstance(arg, _NUMBERS) for arg in args):
             return None
         try:
@@ -49,10 +49,10 @@ class NumberExpression(sympy.Function):  # type: ignore[misc]
 
 
 class NumberFunction:
-    """``function`` of ``module``, on numbers of which some may be symbolic: it takes no keywords.
+    """``function`` of ``module``, for arguments some of which are symbolic; it takes no keywords.
 
-    ``returns``: int or float. ``domain``: what holds of its first argument; where it does not hold of the sizes at
-    hand, the call raises ValueError, as the function itself does.
+    ``returns``: int or float. ``domain``: a condition on its first argument; where the hints violate it, the call
+    raises ValueError, as the function itself does.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class NumberFunction:
         return (torch.SymInt if self._returns is int else torch.SymFloat)(node)
 
     def _hint(self, args: tuple[Any, ...]) -> Any:
-        """The value at the sizes at hand. ValueError where the function raises an error there."""
+        """The value at the hints. ValueError where the function raises an error there."""
         hints = [arg.node.hint if isinstance(arg, torch.SymInt | torch.SymFloat) else arg for arg in args]
         if None in hints:
             return _NO_HINT

@@ -15,7 +15,7 @@ PAD_PACKED: Any = torch._VF._pad_packed_sequence  # type: ignore[attr-defined]
 
 
 def schema_of(target: Any) -> Any:
-    """The ``torch.FunctionSchema`` of an operator overload; None for what is none."""
+    """The ``torch.FunctionSchema`` of an operator overload; None for other targets."""
     return getattr(target, "_schema", None)
 
 
@@ -86,7 +86,7 @@ def run_with_states() -> tuple[Any, Any]:
 
 
 def missing_arguments(op: torch._ops.OpOverload, given: Sequence[Any], named: dict[str, Any]) -> list[Any]:
-    """The values of the positional arguments behind ``given``: by name, else what the schema has as their default."""
+    """The values of the positional arguments after ``given``: by name, else the schema's defaults."""
     rest = [argument for argument in op._schema.arguments[len(given) :] if not argument.kwarg_only]
     return [named.get(argument.name, argument.default_value) for argument in rest]
 
@@ -136,8 +136,8 @@ AutogradKernel = Callable[..., Any]
 
 
 def is_differentiated_inside(op: Any, values: Any) -> bool:
-    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
-    operator then, which does the same (``symshape::opaque_call``)."""
+    """Whether autograd differentiates the operators that a user's operator calls, since it has no formula of its own.
+    Its call is then an opaque call (``symshape::opaque_call``), which does the same."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
         return False
@@ -158,7 +158,7 @@ def is_builtin(op: Any) -> bool:
 
 
 def declaration_of(op: torch._ops.OpOverload) -> str:
-    """All that an operator declares of itself: schema, tags, side effects."""
+    """Everything that an operator declares, as text: schema, tags, side effects."""
     tags = sorted(map(str, op.tags))
     return f"{op._schema} {tags}{' has side effects' if has_side_effects(op) else ''}"
 

@@ -1,7 +1,7 @@
 """Finds the frame that plain ``torch.compile`` is compiling, and traces it once more where needed.
 
-Dynamo calls the functions of ``torch._dynamo.callback`` before it traces a frame. It forgets them in
-``torch._dynamo.reset()``, and calls them for the outermost of nested compiles alone.
+Uses Dynamo's callbacks (``torch._dynamo.callback``), which it calls before it traces a frame. ``torch._dynamo.reset()``
+removes them, and of nested compiles they are called for the outermost alone.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, Guar
 
 @dataclass(frozen=True)
 class PlainFrame:
-    """A frame that Dynamo compiles. ``backend``: what the user has given, with the arguments ``given``; ``one_graph``:
-    a graph break is an error; ``until_compiled``: contexts that Dynamo leaves when it has compiled the frame, or
-    failed."""
+    """A frame that Dynamo compiles. ``backend``: the user's, with the arguments ``given``; ``one_graph``: a graph break
+    is an error; ``until_compiled``: contexts that are left when the frame has been compiled, or has failed."""
 
     code: CodeType
     backend: Any
@@ -44,7 +43,7 @@ class PlainFrame:
 
 
 def tell_of_frames(begin: Callable[[Any], None]) -> None:
-    """Lets Dynamo call ``begin`` before it traces a frame, until it is reset."""
+    """Registers ``begin``, which Dynamo calls before it traces a frame, until Dynamo is reset."""
     if begin not in callback_handler.start_callbacks:
         callback_handler.register_start_callback(begin)
 
@@ -65,8 +64,8 @@ def frame_being_compiled() -> PlainFrame | None:
 
 
 def _given(backend: Any) -> tuple[Any, dict[str, Any]]:
-    """What the user has given as backend, and the arguments that it is called with: without Dynamo's wrappers, and
-    those of ``torch.compile``."""
+    """The user's backend and the arguments that it is called with, without the wrappers of Dynamo and
+    ``torch.compile``."""
     found: Any = innermost_backend(backend)
     given: dict[str, Any] = {}
     if isinstance(found, torch._TorchCompileWrapper):
@@ -88,16 +87,17 @@ def is_restart(error: Exception) -> bool:
 
 
 def runs_as_it_is(error: Exception) -> bool:
-    """Whether Dynamo runs a frame as it is after this error."""
+    """Whether Dynamo runs a frame in eager mode after this error."""
     return isinstance(error, (SkipFrame, Unsupported, UserError))
 
 
 class _TraceAgain(ShortenTraceback, RestartAnalysis):
-    """Dynamo traces the frame from its beginning. Of what a backend raises it passes on the first of the two kinds."""
+    """Makes Dynamo restart the trace of a frame. Derived from the first of two exception classes that Dynamo lets a
+    backend raise."""
 
 
 def trace_again(reason: str, attempts: Any = None) -> NoReturn:
-    """Dynamo traces the frame once more, and need not take the path that it took. ``attempts``: what it remembers of
-    earlier ones, if it is not tracing the frame now."""
+    """Makes Dynamo trace the frame once more; the trace may take another path. ``attempts``: Dynamo's state of earlier
+    attempts, if it is not tracing the frame now."""
     (InstructionTranslator.current_tx().speculation_log if attempts is None else attempts).clear()
     raise _TraceAgain(reason, restart_reason=reason, first_useful_frame=None)

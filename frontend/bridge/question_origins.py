@@ -1,6 +1,6 @@
 """Finds the user's line, and the framework's, that a guard comes from.
 
-The user's code is all that is outside of PyTorch and symshape: libraries of models too.
+User code is all code outside of PyTorch and symshape, libraries of models included.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Origin:
-    """``user``: the innermost line of the user's that was traced; ``asked``: that of the framework, if it is known;
-    ``operator``: what the user's line calls, if that asked: the line of the framework is then somewhere in it, and of
-    C++ that asks it is a line that only hands on."""
+    """``user``: the innermost user line that was traced; ``asked``: the framework's line that evaluated the condition,
+    if known; ``operator``: the operator that the user line calls, if that evaluated it: ``asked`` is then somewhere in
+    its rule, and for C++ code it is the Python line that called it."""
 
     user: Line | None = None
     asked: Line | None = None
@@ -55,7 +55,8 @@ class Origin:
 
     @property
     def is_by_python(self) -> bool:
-        """Whether the user's Python itself asked, which Dynamo runs, not an operator that it calls."""
+        """Whether the user's Python code itself, which Dynamo runs, evaluated the condition, not an operator that it
+        calls."""
         by_python = self.asked is None or self.asked.file.startswith(_DYNAMO)
         return self.user is not None and not self.operator and by_python
 
@@ -78,14 +79,14 @@ def users_line_now() -> Line | None:
 
 
 def origin_of(sloc: Any) -> Origin:
-    """Of a guard that is about to be made, with the location that the environment gives it."""
+    """The origin of a guard that is being added, at the location that the environment gives it."""
     frame: Any = getattr(sloc, "framework_loc", None)
     asked = Line(frame.filename, int(frame.lineno or 0)) if hasattr(frame, "filename") else None
     return Origin(users_line_now(), asked, _operator_now())
 
 
 def _operator_now() -> str:
-    """The name of the operator that is being traced; "" where the user's Python asks."""
+    """The name of the operator that is being traced; "" if user code evaluates the condition."""
     frame: Any = sys._getframe(1)
     found = ""
     while frame is not None:

@@ -1,8 +1,8 @@
 """Refused questions: breaks the graph at a condition on sizes instead of adding a guard.
 
-Each answer to the user's Python is a guard. Where a line of it asks what a size is and the answer is another one at
-each call (``for i in range(x.shape[0])``), a function would be compiled for every size. At a line that is refused
-Dynamo breaks the graph instead, as it does where the answer is in the data: what comes before serves all sizes.
+Each condition that the user's Python evaluates makes a guard. Where a line evaluates one with another outcome at each
+call (``for i in range(x.shape[0])``), a function would be compiled for every size. At a refused line Dynamo breaks the
+graph instead, as it does for data-dependent conditions: the part before it serves all sizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFUSED: ContextVar[frozenset[Line]] = ContextVar("symshape_refused", default=f
 
 @contextlib.contextmanager
 def refused(lines: frozenset[Line]) -> Iterator[None]:
-    """While entered, questions of these lines of the user's are refused."""
+    """While entered, conditions on sizes at these user lines break the graph."""
     token = _REFUSED.set(lines)
     try:
         yield
@@ -39,9 +39,9 @@ def refused_line() -> Line | None:
 
 
 def refuse(line: Line) -> NoReturn:
-    """Breaks the graph. In a loop there is nothing to resume: Dynamo compiles what comes before the statement, and the
-    rest of the frame runs as it is. Else it resumes after the jump or the call. A function that was called is left: the
-    graph is broken at the call, and the function is a frame of its own."""
+    """Breaks the graph. In a loop Dynamo cannot resume: it compiles the part before the statement, and the rest of the
+    frame runs in eager mode. Else it resumes after the jump or the call. In an inlined function, the graph is broken at
+    the call, and the function is a frame of its own."""
     from torch._dynamo import exc
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -56,7 +56,8 @@ def refuse(line: Line) -> NoReturn:
 
 
 def _asker() -> str:
-    """Who asks: an "operator", a node of the graph that is run on traced values; a "jump"; or another instruction."""
+    """What evaluates the condition: an "operator" (a node of the graph that runs on fake values), a "jump", or another
+    instruction."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         name, module = frame.f_code.co_qualname, frame.f_globals.get("__name__")

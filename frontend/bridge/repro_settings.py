@@ -22,13 +22,13 @@ def repro_level() -> int:
 
 
 def without_repro() -> AbstractContextManager[Any]:
-    """No files are written."""
+    """While entered, PyTorch writes no repro files."""
     patched: AbstractContextManager[Any] = torch._dynamo.config.patch(repro_after=None)
     return patched
 
 
 def repro_folder() -> Path:
-    """Where PyTorch writes its own: it is made."""
+    """The folder of PyTorch's own repro files; it is created."""
     from torch._dynamo.debug_utils import minifier_dir
 
     return Path(minifier_dir())
@@ -47,7 +47,7 @@ def is_compiled_again() -> bool:
 
 
 def python_text(size: int | torch.SymInt) -> int | str:
-    """A size as Python, over the names of symbols."""
+    """A size as Python source over the names of symbols."""
     from torch.utils._sympy.printers import PythonPrinter
 
     if not isinstance(size, torch.SymInt):

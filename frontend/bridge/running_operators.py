@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @contextlib.contextmanager
 def without_modes() -> Iterator[None]:
-    """While entered, operators run as they are: nothing is traced, nothing is fake, no rule in Python is asked."""
+    """While entered, operators run on real tensors: no tracing, no fake tensors, no Python dispatch."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes(), torch._C._DisablePythonDispatcher():
@@ -35,7 +35,7 @@ class _Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """The operands that an operator writes to. Schemas of batch normalisation do not say so of running statistics."""
+    """The operands that an operator writes to. Schemas of batch normalisation do not declare the running statistics."""
     given = {one.name: value for one, value in zip(func._schema.arguments, args)} | kwargs
     if given.get("training") and not func._schema.is_mutable:
         yield from (x for name in _STATISTICS if isinstance(x := given.get(name), torch.Tensor))
@@ -49,7 +49,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def observed_operators() -> Any:
-    """A context that sees what operators do: whether random numbers are drawn (``random``), whether sizes of results
-    are in the data (``sizes_of_values``), and which tensors are written to (``written``)."""
+    """A context that records what operators do: ``random``, whether random numbers are drawn; ``sizes_of_values``,
+    whether sizes of results are data-dependent; ``written``, the tensors that are written to."""
     made: Any = _Observer
     return made()

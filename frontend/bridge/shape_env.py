@@ -52,8 +52,8 @@ def source_name(source: Any) -> str:
 
 
 def path_to_symbol(path: Any) -> tuple[str, tuple[int, ...]]:
-    """Where a node's result shows a new symbol: what of a tensor it is ("size", "stride"; "" for a number), and the
-    positions on the way there."""
+    """Where a new symbol is in a node's result: the property of a tensor ("size", "stride"; "" for a number), and the
+    positions on the path to it."""
     kinds = [step.name for step in path if hasattr(step, "name")]
     return (kinds[0] if kinds else ""), tuple(step.idx for step in path if hasattr(step, "idx"))
 
@@ -101,7 +101,7 @@ def size_functions() -> dict[str, Any]:
 
 
 def symbols_of(env: Any) -> dict[str, Any]:
-    """All symbols of a ShapeEnv, by name; none without one."""
+    """All symbols of a ShapeEnv, by name; empty for None."""
     return {} if env is None else {str(symbol): symbol for symbol in env.var_to_range}
 
 
@@ -117,7 +117,7 @@ def env_of_size(size: torch.SymInt) -> Any:
 
 
 def symint_of(env: Any, symbol: Any) -> Any:
-    """A symbol of a ShapeEnv as a traced integer."""
+    """A SymInt for a symbol of a ShapeEnv."""
     return env.create_symintnode(symbol, hint=symbol_hint(env, symbol))
 
 
@@ -128,8 +128,8 @@ def unbacked_number(env: Any, kind: type) -> Any:
 
 
 def size_above_one(env: Any) -> Any:
-    """A new unbacked size that is traced as one that does not broadcast. Whoever compiles what is traced with it has to
-    allow for every other value, where nothing but broadcasting depends on it."""
+    """A new unbacked size that is traced as one that does not broadcast. The code that is traced with it must be valid
+    for 0 and 1 too, where nothing but broadcasting depends on it."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 

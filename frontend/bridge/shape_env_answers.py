@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 class QueriedShapeEnv:
-    """A new environment with unbacked symbols, which are integers, and facts about them, as of ``torch._check``."""
+    """A new ShapeEnv with unbacked integer symbols, and facts about them as of ``torch._check``."""
 
     def __init__(self, count: int) -> None:
         self._env = ShapeEnv()
@@ -22,6 +22,6 @@ class QueriedShapeEnv:
         return all(fact is not sympy.false and self._env.guard_or_defer_runtime_assert(fact, "") for fact in facts)
 
     def answer(self, condition: Any) -> bool | None:
-        """Whether the condition is statically known to hold, or not to; None where it is not known."""
+        """Whether the condition is statically known to be true or false; None if neither."""
         found = self._env._maybe_evaluate_static(condition)
         return {sympy.true: True, sympy.false: False}.get(found)

@@ -1,9 +1,9 @@
 """Operators whose C++ code compares sizes to take a shortcut; their general case is right for every size.
 
-``cumsum`` has the gradient itself for its gradient where there is at most one element, and the general form gives the
-same there. So the answer is that of larger sizes, without a guard. An operator is in these tables if each of its
-questions about 0 and 1 is of that kind. What other operators ask while one of these runs is not answered so: the
-question must come from its own C++.
+The gradient of ``cumsum`` of at most one element is the incoming gradient, and the general case computes the same. So
+the condition is evaluated as for larger sizes, without a guard. An operator is in these tables if all of its conditions
+on 0 and 1 are of this kind. Conditions of operators that it calls are not affected: the condition must come from its
+own C++.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ GRADIENTS = frozenset(
 
 
 def run_in_full(usual: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """For ``differentiate_by``: an operator, made of others in C++, without its shortcuts."""
+    """For ``differentiate_by``: a composite C++ operator without its shortcuts."""
     return usual(*args, **kwargs)
 
 
 def is_shortcut(asking: Any) -> bool:
-    """Whether what asks for sizes, by the innermost frame of Python, is an operator of the tables."""
+    """Whether the code that evaluates a condition, given as the innermost Python frame, is an operator of the
+    tables."""
     if asking is None:
         return False
     if asking.f_code is _BACKWARD:

@@ -1,7 +1,7 @@
-"""Caches results of arithmetic on symbolic sizes and decisions about them, for one shape environment.
+"""Caches results of arithmetic on symbolic sizes, and decided conditions on them, for one shape environment.
 
-The operations that ask are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a cache only if it
-traces for symshape (``start_caching``): other threads trace with environments of their own, and see nothing of it.
+The cached operations are in ``frontend/patches/speed/symbolic_arithmetic.py``. An environment has a cache only if it
+traces for symshape (``start_caching``): other threads trace with environments of their own, without it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class SizeCache:
     """The cache of one shape environment.
 
     ``decisions``: (expression, size-oblivious, default, guards suppressed) -> the answer, for which there is a guard
-    unless it is the default; ``integers``: expression -> the number that it is, or None; ``numbers``: number -> its
-    ``SymNode``; ``layouts``: what was asked, sizes and strides, guards suppressed -> the answer. None of them ever
-    changes. ``general``: of the same questions, an answer that is right for other sizes than those at hand, and the
-    number of guards: who asks without a default makes a guard of the other answer, which holds from then on.
-    ``empty``: (size, guards suppressed), of those that were asked whether they are 0.
+    unless it is the default; ``integers``: expression -> its constant value, or None; ``numbers``: number -> its
+    ``SymNode``; ``layouts``: (property, sizes and strides, guards suppressed) -> the answer. These never change.
+    ``general``: for the keys of ``decisions``, an answer that is right for other sizes than the hints, with the number
+    of guards: code that evaluates the condition without a default makes a guard of the other answer, which holds from
+    then on. ``empty``: (size, guards suppressed), of sizes that were compared with 0.
     """
 
     def __init__(self, env: Any) -> None:
@@ -44,8 +44,8 @@ class SizeCache:
         self.empty: set[tuple[Any, bool]] = set()
 
     def results(self, operation: str, env: Any) -> dict[tuple[Any, Any], Parts]:
-        """Operands -> the result of ``operation``. Forgotten when a symbol is replaced: an operand is kept as it was
-        made, and means another expression then."""
+        """Operands -> the result of ``operation``. Cleared when a symbol is replaced: a cached operand keeps its old
+        expression, which then means another one."""
         version = env._replacements_version_counter
         if version != self._version:
             for results in self._results.values():
@@ -55,8 +55,8 @@ class SizeCache:
 
 
 def start_caching(env: Any) -> None:
-    """``env`` has a cache from now on, unless PyTorch is asked to record or to validate what is done with it, or is
-    one (2.11) that does not count replacements."""
+    """Gives ``env`` a cache, unless PyTorch records or validates its operations, or is a version (2.11) that does not
+    count replacements."""
     if env is None or hasattr(env, ATTRIBUTE) or not hasattr(env, "_replacements_version_counter"):
         return
     if not env._translation_validation_enabled and not env.should_record_events:

@@ -19,8 +19,8 @@ _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")
 
 
 def user_frame(sloc: Any) -> tuple[str, int]:
-    """File and line of a guard's origin: the user's line where one exists, else the framework's. Where ``add_guard``
-    was told the origin it is that, with line 0 if there is none in it."""
+    """File and line of a guard's origin: the user's line if there is one, else the framework's. For a guard of
+    ``add_guard``, the given origin, with line 0 if it has none."""
     match = _USER_LOCATION.match(str(getattr(sloc, "maybe_user_loc", None) or ""))
     if match:
         text, name, line = match.groups()
@@ -36,8 +36,8 @@ def user_frame(sloc: Any) -> tuple[str, int]:
 
 @functools.lru_cache(maxsize=1024)
 def whole_file_name(name: str, line: int, text: str) -> str:
-    """The tracer shows a file without the folders that it shares with torch's own (where that is only the root: without
-    its first letter as well). The line's text tells which file was meant."""
+    """The absolute name of a file. The tracer prints it without the folders that it shares with torch's own (if that is
+    only the root: without its first letter too); the text of the line tells which file it is."""
     shared = [str(folder / name) for folder in Path(torch.__file__).parents]
     for file in (*shared, *glob.glob("/?" + glob.escape(name))):
         if linecache.getline(file, line).strip() == text.strip():
@@ -54,7 +54,7 @@ def user_frame_now() -> Any:
 
 
 def user_line_now() -> str:
-    """``file:line`` of the frame that is the user's; "" if there is none."""
+    """``file:line`` of the innermost frame of user code; "" if there is none."""
     frame = user_frame_now()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
@@ -63,7 +63,7 @@ _NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
 
 
 def user_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of the user's that an error passed; "" if there is none."""
+    """``file:line`` of the innermost frame of user code in an error's traceback; "" if there is none."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame)]
     return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
 

@@ -30,29 +30,28 @@ def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
 
 
 def known_multiple(a: Any, b: Any) -> bool:
-    """Whether a size is a multiple of another, whatever the symbols in them are (those that make it 0 aside)."""
+    """Whether a size is known to be a multiple of another (except where that is 0)."""
     left, right = (x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b))
     return right != 0 and bool(sympy.cancel(left / right).is_integer)
 
 
 def guard_or_false(condition: Any) -> bool:
-    """Whether a condition on sizes holds, which is then a guard; False where it is on sizes that are in the data."""
+    """Whether a condition on sizes holds, with a guard; False if it is data-dependent."""
     from torch.fx.experimental import symbolic_shapes
 
     return condition if isinstance(condition, bool) else bool(symbolic_shapes.guard_or_false(condition))
 
 
 def holds_here(condition: Any) -> bool:
-    """Whether a condition on sizes holds of those at hand: a guard, also where it does not. False where it is on sizes
-    that are in the data."""
+    """Whether a condition on sizes holds at the hints, with a guard on the outcome, also if it is false. False if it is
+    data-dependent."""
     if isinstance(condition, bool):
         return condition
     return False if is_unbacked(condition) else bool(condition)
 
 
 def holds_for_sizes(comparison: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
-    """Whether it does of the sizes at hand. A guard, where both are made of sizes of inputs; taken for true where one
-    is in the data."""
+    """Whether a comparison of sizes holds at the hints, with a guard; True if one is data-dependent."""
     sizes = (left, right)
     if all(type(size) in (int, float) for size in sizes):
         return bool(comparison(left, right))
@@ -64,7 +63,7 @@ def holds_for_sizes(comparison: Callable[[Any, Any], Any], left: Any, right: Any
 
 
 def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
-    """The sympy expression that a symbolic number stands for."""
+    """The sympy expression of a symbolic number."""
     return number.node.expr
 
 
@@ -83,8 +82,8 @@ def known_at_most_one(size: Any) -> bool:
 
 
 def is_known_empty(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is known to have no elements. In an environment of ours nothing is assumed for the answer: there
-    a graph serves 0 and other sizes."""
+    """Whether a tensor is known to have no elements. Of a size in a GeneralShapeEnv that is not assumed: there a graph
+    serves 0 and other sizes."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     if has_unbacked_sizes(tensor) or any(map(is_general, tensor.shape)):
@@ -117,21 +116,21 @@ def assert_equal(a: Any, b: Any) -> bool:
 
 
 def either(*conditions: Any) -> Any:
-    """A condition on sizes that holds where one of these does; none of them has to be known."""
+    """A condition that holds if one of these conditions on sizes does; none is evaluated."""
     from torch.fx.experimental.symbolic_shapes import sym_or
 
     return sym_or(*conditions)
 
 
 def size_at(size: Any, values: Mapping[Any, int]) -> int:
-    """A traced size for these values of its symbols."""
+    """The value of a symbolic size for these values of its symbols."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     return int(size.node.expr.xreplace({symbol: sympy.Integer(value) for symbol, value in values.items()}))
 
 
 def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
-    """Of the symbols in some sizes: what those of inputs were at the first call, and those that are in the data."""
+    """The symbols in some sizes: hints of backed ones, and the list of unbacked ones."""
     fixed: dict[Any, int] = {}
     unknown: dict[Any, None] = {}
     for size in sizes:
@@ -145,8 +144,7 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
 
 
 def new_unbacked_size(env: Any, error: Exception | None = None) -> Any:
-    """A new unbacked size. Where Dynamo's settings say that there are to be none, ``error`` is raised: Dynamo breaks
-    the graph there."""
+    """A new unbacked size. If Dynamo's settings forbid them, raises ``error``: Dynamo breaks the graph there."""
     from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
 
     if error is not None and not env.allow_dynamic_output_shape_ops:
@@ -158,10 +156,10 @@ def new_unbacked_size(env: Any, error: Exception | None = None) -> Any:
 
 @contextlib.contextmanager
 def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
-    """After an error in here, unbacked sizes that were made and lost are forgotten.
+    """If an error is raised inside, unbacked sizes that were created are no longer pending.
 
-    Yields what is told the result of a call: other sizes that were made on the way are lost as well. (A view of a
-    tensor that was written to is made twice, once for its gradient.)
+    Yields a function that takes the result of a call: other sizes that were created on the way are dropped too. (A view
+    of a tensor that was written to is made twice, once for its gradient.)
     """
     pending = env.pending_fresh_unbacked_symbols
     before = len(pending)

@@ -44,7 +44,8 @@ def _has_users_mode() -> bool:
 
 
 def _is_stand_in(value: Any) -> bool:
-    """A value of a trace, or a tensor of a transform or without data."""
+    """Whether a value is a fake tensor or symbol of a trace, or a tensor of a functorch transform, or one without
+    data."""
     if not isinstance(value, torch.Tensor):
         return isinstance(value, (torch.fx.Proxy, torch.SymInt, torch.SymFloat, torch.SymBool))
     kinds = (FakeTensor, FunctionalTensor)
@@ -52,7 +53,7 @@ def _is_stand_in(value: Any) -> bool:
 
 
 def guards_are_ours(env: Any) -> bool:
-    """Whether nobody but us checks the guards of a ShapeEnv: it was made by ``Trace``."""
+    """Whether compiled code itself must check the guards of a ShapeEnv (not Dynamo): it was made by ``Trace``."""
     return isinstance(env, _shape_env_class()) if env is not None else False
 
 
@@ -91,10 +92,10 @@ Replaced = Callable[[Any, Any, Any], Any]
 
 
 class _UserLines(TorchFunctionMetadataMode):
-    """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage.
+    """A dispatch mode that gives every traced operation the user's line, and detects reads of storage offsets.
 
-    Of a class that PyTorch takes off the stack while Dynamo reads the function of a higher-order operator, and puts
-    back when what Dynamo made of it runs (``torch._higher_order_ops.utils.setup_compilation_env``).
+    Derived from a class that PyTorch removes from the mode stack while Dynamo traces the function of a higher-order
+    operator, and restores to run the result (``torch._higher_order_ops.utils.setup_compilation_env``).
     """
 
     reads_offset = False
@@ -136,8 +137,8 @@ _OFFSET_READERS = frozenset(
 class Trace:
     """One trace of a function over fake tensors: symbols for the inputs' dynamic sizes, then AOTAutograd.
 
-    No sizes are taken to be equal because they are (no duck shaping); integers 0 and 1 are constants. ``replaced``: of
-    a function of PyTorch and its arguments, the function that is traced.
+    Equal sizes get different symbols (no duck shaping); integers 0 and 1 are constants. ``replaced``: maps a function
+    of PyTorch and its arguments to the function that is traced instead.
     """
 
     def __init__(self, replaced: Replaced) -> None:
@@ -151,8 +152,8 @@ class Trace:
         self.lines = _UserLines(self.env, replaced)
 
     def tensor(self, value: torch.Tensor, name: str, dims: Sequence[tuple[int, int | None] | None]) -> torch.Tensor:
-        """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a
-        static one."""
+        """A fake tensor for an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None
+        for a static one."""
         from torch._dynamo.source import ConstantSource
         from torch._subclasses.fake_tensor import FakeTensorConverter
         from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
@@ -220,7 +221,7 @@ class Trace:
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
-        """Calls the user's function; what it does is traced at its lines."""
+        """Calls the user's function; traced operations get its lines."""
         with node_meta.preserve_node_meta(), _temp_remove_metadata_torch_function_mode() as self.lines.inner:
             with self.lines:
                 return fn()
@@ -233,7 +234,7 @@ class Trace:
         return tuple(metadata.mutated_inp_runtime_indices)
 
     def condition(self, expr: Any) -> torch.SymBool:
-        """A traced condition for an expression over the trace's symbols."""
+        """A SymBool for a condition over the trace's symbols."""
         made: torch.SymBool = self.env.create_symboolnode(expr)
         return made
 

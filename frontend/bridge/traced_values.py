@@ -12,8 +12,8 @@ from symshape.frontend.bridge.fake_tensors import fake_mode_of
 
 
 def fill_values(gm: torch.fx.GraphModule) -> None:
-    """Gives every call a value: from the calls that take its results apart, else by running it on the values of its
-    operands. What cannot be run so has none, and is a library call of which nothing is known."""
+    """Gives every call of a graph a fake value: from its ``getitem`` users, else by running it on the fake values of
+    its operands. A call that cannot be run gets none, and is a library call without known results."""
     missing = [node for node in gm.graph.nodes if node.op == "call_function" and "val" not in node.meta]
     for node in missing:
         node.meta["val"] = _from_parts(node) or _run(gm, node)

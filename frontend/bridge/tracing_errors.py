@@ -11,20 +11,20 @@ from symshape.frontend.bridge.source_lines import is_users
 
 
 class RefusedCall(RuntimeError):
-    """Eager mode's own error, which a rule of ours raises in its place: no failure of what symshape changes."""
+    """Eager mode's own error for a call, raised by one of our rules: no failure of a patch."""
 
 
 class RefusedDivision(RefusedCall, ZeroDivisionError):
-    """The same of Python's arithmetic."""
+    """RefusedCall for Python's arithmetic."""
 
 
 class RefusedArgument(RefusedCall, ValueError):
-    """The same of a function of ``math``."""
+    """RefusedCall for a function of ``math``."""
 
 
 def is_data_dependent_error(error: BaseException | None) -> bool:
-    """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
-    what an operator returns."""
+    """Whether an error of a trace means that it needed the value of an unbacked symbol, or that an operator has no fake
+    rule."""
     return _data_dependent_error(error) is not None
 
 
@@ -54,12 +54,13 @@ _SIGNS = ("with symbolic sizes/strides", "GuardOnDataDependentSymNode:")  # the 
 
 
 def changes_leaf(error: BaseException) -> bool:
-    """Whether ``requires_grad`` of a traced tensor was to be changed: what is traced for an input is no leaf."""
+    """Whether an error of a trace means that ``requires_grad`` of an input was to be changed: its fake tensor is not a
+    leaf."""
     return type(error) is RuntimeError and "change requires_grad flags of leaf variables" in str(error)
 
 
 def met_symbols(error: BaseException) -> bool:
-    """Whether PyTorch says in an error that it has met a traced tensor, or a symbol, where it knows none."""
+    """Whether an error of PyTorch means that it got a fake tensor or a symbol where it accepts none."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
     return not is_users(innermost) and any(sign in str(error) for sign in _OF_TRACED_VALUES)
 
@@ -76,7 +77,7 @@ _OF_TRACED_VALUES = (
 
 
 def depends_on_values(error: BaseException) -> bool:
-    """Whether an error of a trace says that a value of a tensor decided what to run."""
+    """Whether an error of a trace means that the value of a tensor decides what to run."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -98,8 +99,8 @@ def unsupported(op: Any) -> Exception:
 
 
 def failed_check(error: BaseException) -> tuple[Any, str] | None:
-    """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
-    decided without one) and its ``file:line``."""
+    """If the user's ``torch._check`` raised the error: its condition (a sympy expression, None if it was decided
+    without one) and its ``file:line``. Else None."""
     frames = list(traceback.walk_tb(error.__traceback__))
     check = frames[-1][0]
     if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":

@@ -1,1 +1,1 @@
-"""What AOTAutograd takes apart before there is IR: one flat table (``table.py``), one file for each family."""
+"""Decompositions that AOTAutograd applies before import: one flat table (``table.py``), one file for each family."""

@@ -1,8 +1,8 @@
 """The sizes of batch normalisations, computed by one subtraction, for Dynamo and for AOTAutograd's first pass.
 
-PyTorch's rule is the decomposition, some twenty operators, of which only sizes, types and layouts are kept. The results
-here are made as its results are: normalised values by an elementwise operator of the input and of what has one value
-for each channel, statistics as tensors of their own.
+PyTorch's fake rule is the decomposition, some twenty operators, of which only sizes, types and layouts are used. Here
+results are made as there: normalised values by a pointwise operator of the input and a per-channel tensor, statistics
+as new tensors.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def functional_sizes(usual: Rule) -> Rule:
 
 
 def _is_plain(x: torch.Tensor, *parameters: torch.Tensor | None) -> bool:
-    """Whether an input of symbolic sizes and what there is for each channel are as usual: there is nothing to refuse,
-    and no question to ask about the channels."""
+    """Whether the input and the per-channel tensors are a usual combination: no error to raise, and no guard on the
+    channels."""
     if cache_of_sizes(x.shape) is None or not x.is_cpu or x.dtype != torch.float32 or x.dim() < 2:
         return False
     channels = x.shape[1]

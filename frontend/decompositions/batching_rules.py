@@ -1,7 +1,7 @@
 """Batching rules (``vmap``) for batches of any size.
 
-PyTorch's batching rules in C++ make numbers of the sizes. These are the same in Python: a batch becomes a part of a
-dim that the operator treats element by element, or the operator is made of others.
+PyTorch's C++ batching rules specialise sizes. These are the same rules in Python: the batch is folded into a dim that
+the operator treats pointwise, or the operator is decomposed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Rule = Callable[..., Any]
 
 
 def _behind_batch(dim: int, rank: int) -> int:
-    """Where a dim of each in the batch is, behind the batch."""
+    """The index of a sample's dim in a tensor with the batch as dim 0."""
     return dim + 1 if dim >= 0 else dim + max(rank, 1) + 1
 
 
 def _along(op: Any) -> Rule:
-    """Of operators like ``gather``: of tensors of one rank, along a dim."""
+    """A rule of operators like ``gather``: tensors of one rank, along a dim."""
 
     def rule(b: Batch, x: Tensor, dim: int, index: Tensor, *rest: Any, **options: Any) -> Tensor:
         if schema_of(op).is_mutable and not b.has(x):
@@ -64,8 +64,8 @@ def _indices_along(b: Batch, x: Tensor, place: int, index: Tensor) -> Tensor:
 
 
 def _folded(op: Any, dims: int, tensors: int = 1) -> Rule:
-    """Of operators that treat samples apart: the first ``tensors`` arguments are ``[samples, channels, ...]`` with
-    ``dims`` dims behind, or without samples."""
+    """A rule of operators that treat samples independently: the first ``tensors`` arguments are ``[samples, channels,
+    ...]`` with ``dims`` further dims, or have no dim of samples."""
 
     def rule(b: Batch, *args: Any, **options: Any) -> Any:
         full = [b.full(one) for one in args[:tensors]]
@@ -97,7 +97,7 @@ def _unfolded(result: Any, size: Any, samples: Any) -> Any:
 
 
 def _in_front(op: Any) -> Rule:
-    """Of operators that take any number of dims in front."""
+    """A rule of operators that take any number of leading batch dims."""
 
     def rule(b: Batch, x: Tensor, *args: Any, **options: Any) -> Any:
         return op(x, *args, **options)
@@ -183,7 +183,7 @@ def _linalg_solve(b: Batch, a: Tensor, y: Tensor, *, left: bool = True, check_er
 
 
 def _with_rank(x: Tensor, rank: int) -> Tensor:
-    """With dims of size 1 behind the batch."""
+    """A tensor with dims of size 1 inserted after the batch dim, up to a rank."""
     return x[(slice(None), *(None for _ in range(rank - x.dim())))]
 
 
@@ -233,7 +233,7 @@ def _householder_product(b: Batch, x: Tensor, tau: Tensor) -> Tensor:
 
 
 def _masked_scatter(b: Batch, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Where the mask holds: the element of the source that has as many before it."""
+    """Where the mask holds: the element of the source whose index is the number of true elements before it."""
     rank = max(b.rank(x), b.rank(mask))
     x, mask = torch.broadcast_tensors(*(_with_rank(b.full(one), rank + 1) for one in (x, mask)))
     source, before = b.full(source).flatten(1), mask.flatten(1).cumsum(1) - 1
@@ -261,7 +261,7 @@ def _attention(b: Batch, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options:
 
 
 def _cpu_attention(op: Any, tensors: int) -> Rule:
-    """Of the operator for CPUs, and of its gradient: the first ``tensors`` arguments are samples of heads."""
+    """A rule of the CPU attention operator and its gradient: the first ``tensors`` arguments are samples of heads."""
 
     def rule(b: Batch, *args: Any, attn_mask: Tensor | None = None, **options: Any) -> Any:
         full = [b.full(x) for x in args[:tensors]]
@@ -277,7 +277,7 @@ def _cpu_attention(op: Any, tensors: int) -> Rule:
 
 
 def _with_number(op: Any) -> Rule:
-    """Of pointwise operators: C++ makes a tensor of a size, which has no value while it is traced."""
+    """A rule of pointwise operators: C++ makes a tensor of a symbolic number, which has no value in a trace."""
 
     def rule(b: Batch, x: Any, y: Any, **options: Any) -> Tensor:
         if not isinstance(x, torch.SymInt | torch.SymFloat) and not isinstance(y, torch.SymInt | torch.SymFloat):

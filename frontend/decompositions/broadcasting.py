@@ -1,9 +1,9 @@
 """Broadcasting of sizes that may be 1: whether a dim is expanded is decided at call time.
 
-The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
-result is right for either, and what is asserted is eager's own rule. A size of an input that is 1 at the first call is
-treated likewise; of two others it is a guard that they are equal. Where a tensor must be repeated explicitly (for a
-gradient, or by ``expand``) its elements are picked by index: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
+The tracer assumes that an unbacked size is not 1, and asserts that it equals the size that it broadcasts with. Here the
+size of the result is right in both cases, and eager mode's own rule is asserted. A backed size with hint 1 is treated
+likewise; two other sizes are guarded to be equal. Where a tensor must be expanded explicitly (for a gradient, or by
+``expand``) its elements are gathered: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Size = Any  # int | torch.SymInt
 
 
 def broadcasting_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by``: operands that may have to be repeated are, before they are differentiated."""
+    """For ``differentiate_by``: operands that may have to be expanded are expanded before they are differentiated."""
     return {
         **transformed_kernels(),
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
@@ -48,7 +48,7 @@ def broadcasting_kernels() -> dict[Any, AutogradKernel]:
 
 
 def transformed_kernels() -> dict[Any, AutogradKernel]:
-    """For ``transform_by``: the same, without assertions on what is in the data."""
+    """For ``transform_by``: as ``broadcasting_kernels``, without data-dependent assertions."""
     in_place = dict.fromkeys(_IN_PLACE, _pointwise_in_place)
     more: dict[Any, AutogradKernel] = {aten.expand.default: _expand, aten.linalg_cross.default: _cross}
     return {**dict.fromkeys(_POINTWISE, _pointwise), **in_place, **more}
@@ -148,7 +148,7 @@ _JOINED: WeakKeyDictionary[Any, dict[Any, frozenset[Any]]] = WeakKeyDictionary()
 
 
 def _joined_of(size: Size) -> frozenset[Any]:
-    """The expressions of which a size is what they broadcast to: of most sizes their own."""
+    """The sizes that a size is the broadcast of; for most sizes itself alone."""
     if type(size) is int:
         return frozenset({size} - {1})
     expression = expression_of(size)
@@ -159,8 +159,8 @@ _MESSAGE = "sizes that are broadcast must be the same, or 1"
 
 
 def _is_full(a: Size, b: Size) -> bool:
-    """Whether the size of the result is ``a``. Beside an unbacked size it is a guard that it is not 1: that such a size
-    is 1 or the same can only be an assertion, which would refuse what eager mode broadcasts."""
+    """Whether the size of the result is ``a``. If the other is unbacked, with a guard that ``a`` is not 1: that the
+    unbacked one is 1 or equal could only be asserted, which would reject what eager mode broadcasts."""
     if known_not_one(a):
         return True
     if _is_unbacked(a) or seen_as_one(a):
@@ -182,7 +182,7 @@ def _is_unbacked(size: Size) -> bool:
 
 
 def _aligned(shapes: Sequence[Sequence[Size]]) -> list[tuple[Size, ...]]:
-    """For each dim of the result the sizes that meet there."""
+    """For each dim of the result the sizes of the operands that broadcast."""
     rank = max(map(len, shapes), default=0)
     return list(zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes)))
 
@@ -224,7 +224,7 @@ def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _widened(operands: Sequence[Any]) -> list[Any]:
-    """Dims of size 1 are expanded to what they meet, for which no size is asked."""
+    """The operands with dims of size 1 expanded, without guards on sizes."""
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
     whole = torch.broadcast_shapes(*(x.shape for x in tensors))
 
@@ -246,8 +246,8 @@ def repeated(operands: Sequence[Any]) -> list[Any]:
 
 
 def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
-    """The dims stay in the order in which they lie in memory: where nothing is repeated the layout of what is made of
-    the result is that of ``x``. Of a dim that has at most one element it is that of a repeated one."""
+    """Expands to the sizes. Dims keep their order in memory: if nothing is expanded, results computed from it have the
+    layout that they have for ``x``. Of a dim with at most one element it is the layout of an expanded one."""
     wanted = [(dim, size) for dim, size in enumerate(sizes[len(sizes) - x.dim() :]) if undecided(x.size(dim), size)]
     if not wanted:
         return x
@@ -264,14 +264,14 @@ def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
 
 
 def _picked(x: torch.Tensor, dim: int, size: Size) -> torch.Tensor:
-    """A tensor whose dim has that size or is 1, with that size."""
+    """Expands one dim, whose size is ``size`` or 1, by a gather."""
     step = _sym_min(x.size(dim) - 1, 1)
     return x.index_select(dim, torch.arange(size, device=x.device) * step)
 
 
 class _Repeated(torch.autograd.Function):
-    """The gradient is the sum of those of the copies, of which there is one where nothing is repeated. That of an index
-    would be a scatter, in the order of its points."""
+    """``_repeat`` with the gradient summed over the copies, of which there is one if nothing is expanded. The gradient
+    of a gather would be a scatter, in the order of its points."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, size: Size) -> torch.Tensor:
@@ -286,7 +286,7 @@ class _Repeated(torch.autograd.Function):
 
 
 def perhaps_squeezed(input: torch.Tensor, dim: Any = None) -> bool:
-    """Whether ``torch.squeeze(input, dim)`` drops a dim depends on sizes that are in the data."""
+    """Whether it is data-dependent whether ``torch.squeeze(input, dim)`` drops a dim."""
     return any(_is_unbacked(input.size(d)) and not known_not_one(input.size(d)) for d in _squeezed(input, dim))
 
 
@@ -296,7 +296,7 @@ def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
 
 
 def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
-    """As it is traced, a dim of an unbacked size stays: then it must not be 1."""
+    """Traced so that a dim of an unbacked size stays, with an assertion that it is not 1."""
     for d in _squeezed(x, *(dim or (None,))):
         if _is_unbacked(size := x.size(d)):
             _check(size != 1, lambda: "a dim of size 1 would be dropped")
@@ -305,7 +305,7 @@ def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
 
 
 def _copy_of(view: Any) -> AutogradKernel:
-    """A copy of a view is differentiated as the view: PyTorch's rule for the copy would ask for sizes once more."""
+    """Differentiates a copy of a view like the view: PyTorch's rule for the copy would guard on sizes once more."""
 
     def kernel(_: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return view(x, *args, **kwargs).clone(memory_format=torch.contiguous_format)
@@ -323,7 +323,8 @@ def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> Any:
-    """Broadcast but for the components. Of another number than three the usual form says what is wrong."""
+    """Broadcasts all dims but the components. For another number of components than three ``usual`` raises the
+    error."""
     valid = x.dim() == y.dim() and -x.dim() <= dim < x.dim()
     if not valid or not bool(x.size(dim) == 3) or not bool(y.size(dim) == 3):
         return usual(x, y, dim=dim)
@@ -331,7 +332,7 @@ def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> An
 
 
 def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """An operand that is written to has the size of the result."""
+    """An operand that is written to must have the size of the result."""
     tensors = [y for y in pytree.tree_leaves((x, args, kwargs)) if isinstance(y, torch.Tensor)]
     if not any(y.requires_grad for y in tensors) or not _is_open([y.shape for y in tensors]):
         return usual(x, *args, **kwargs)
@@ -369,8 +370,8 @@ def expanded_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def expand(x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
-    """``aten.expand`` where the kernels for autograd are not asked: in the rules of nested tensors, which run below. A
-    dim that may be repeated is, as there; the layout of a view would be that of one that is not."""
+    """``aten.expand`` for code below the autograd kernels (rules of nested tensors). A dim that may have to be expanded
+    is gathered, as there; a view would have the layout of a dim that is not expanded."""
     spread = _spread(x, sizes)
     return NotImplemented if spread is None else aten.expand.default(spread, sizes, **options)
 

@@ -1,6 +1,6 @@
 """Decomposes operators that make complex tensors of real ones.
 
-Kernels hold no complex numbers, but their memory is pairs of real ones, which PyTorch has a view for.
+Kernels do not support complex numbers, but these are pairs of real ones in memory, and PyTorch has a view for that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PART = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.c
 
 
 def joined(real: torch.Tensor, imaginary: torch.Tensor) -> Any:
-    """``torch.complex`` of what broadcasts together; its dims lie in memory as those of the operands do."""
+    """``torch.complex`` of tensors that broadcast; the dims' order in memory is that of the operands."""
     if has_unbacked_sizes(real) or has_unbacked_sizes(imaginary):
         return NotImplemented
     parts = torch.broadcast_tensors(real, imaginary)  # type: ignore[no-untyped-call]

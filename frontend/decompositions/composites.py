@@ -1,6 +1,6 @@
 """Composite operators whose C++ code guards on sizes: decomposed without a guard.
 
-For sizes that are known the usual forms are used. What is a view of its operand is one here too.
+For constant sizes the usual forms (``usual``) are used. A result that is a view of its operand is one here too.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
 def _bilinear(
     usual: Any, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> Any:
-    """``x`` (..., I), ``y`` (..., J), ``weight`` (O, I, J): (..., O). C++ asks whether there are elements, and has a
-    loop over O. The usual form refuses what is refused."""
+    """``x`` (..., I), ``y`` (..., J), ``weight`` (O, I, J): (..., O). C++ guards on emptiness, and loops over O.
+    ``usual`` raises the errors."""
     ranks = x.dim() == y.dim() >= 1 and weight.dim() == 3
     if not ranks or not any(map(is_general, (*x.shape, *y.shape, *weight.shape))) or x.dtype != y.dtype:
         return usual(x, y, weight, bias)
@@ -92,8 +92,8 @@ def _bilinear(
 
 
 def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
-    """``gather`` of what is repeated where it has to be, which is a guard: C++ repeats by numbers. The usual form
-    refuses what is refused."""
+    """``gather`` of operands that are expanded where a guard says so: C++ expands to constant sizes. ``usual`` raises
+    the errors."""
     rank, sizes = x.dim(), (*x.shape, *indices.shape)
     if not any(map(is_general, sizes)) or any(map(is_unbacked, sizes)) or indices.dtype != torch.int64:
         return usual(x, indices, dim)
@@ -146,7 +146,7 @@ _EXTREMA = (
 
 
 def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """An extremum of nothing is refused in eager mode: that there is something is a guard, and no check is needed."""
+    """Guards that an extremum is not of an empty tensor, which is an error in eager mode: no check at call time."""
     dim = args[0] if args else kwargs.get("dim")
     for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:
         if is_general(size) and not is_unbacked(size):
@@ -155,8 +155,9 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
 
 
 def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard. So is
-    that an order which is an argument is 1 or 2: any other one is a power of each element, 20 times as slow."""
+    """Guards on special cases: the norm of one element is its absolute value, not the root of a square, which is
+    rounded or overflows; and an order that is an argument is 1 or 2, since any other one is a power of each element, 20
+    times as slow."""
     if isinstance(order, (torch.SymInt, torch.SymFloat)):
         order = next((usual_one for usual_one in (2, 1) if order == usual_one), order)
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
@@ -175,8 +176,8 @@ def _group_norm(
     eps: float = 1e-5,
     *args: Any,
 ) -> Any:
-    """Of images in channels-last: to find that they are, C++ asks each size whether it is larger than 1. On other
-    devices than the CPU the result is contiguous."""
+    """Images in channels-last: to detect these, C++ guards on each size being larger than 1. On other devices than the
+    CPU the result is contiguous."""
     if x.device.type != "cpu" or not any(map(is_general, x.shape)) or not is_channels_last(x):
         return usual(x, groups, weight, bias, eps, *args)
     batch, channels, height, width = x.shape
@@ -187,7 +188,7 @@ def _group_norm(
 def _nll_loss(
     usual: Any, x: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = 1, ignore_index: Any = -100
 ) -> Any:
-    """Of sequences, (batch, classes, length): images of one row. C++ makes them by a size that it has to find."""
+    """Sequences, (batch, classes, length), as images of one row. C++ reshapes them to a size that it has to compute."""
     if x.dim() != 3 or target.dim() != 2 or not any(map(is_general, x.shape)) or has_unbacked_sizes(x):
         return usual(x, target, weight, reduction, ignore_index)
     if x.size(0) != target.size(0) or x.size(2) != target.size(1):
@@ -197,7 +198,7 @@ def _nll_loss(
 
 
 def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Of probabilities: whether there are any is asked for a mean of NaN, which a division by 0 is as well."""
+    """For probabilities as targets. C++ guards on emptiness, for a mean of NaN, which a division by 0 gives too."""
     if target.is_floating_point():
         return run_in_full(usual, x, target, *args, **kwargs)
     return usual(x, target, *args, **kwargs)
@@ -206,11 +207,11 @@ def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any
 def _attention(
     usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1. The
-    full size is a view of a mask of numbers; one of booleans is converted to numbers before (as in C++, which would
-    make a copy of the full size).
+    """With the mask expanded to its full size: for a dim of size 1 PyTorch guards on whether the size that it
+    broadcasts with is 1. An additive mask is expanded as a view; one of booleans is converted to numbers first (as in
+    C++, which would make a copy of the full size).
 
-    The scale of no features is infinite; the tracer would divide by 0.
+    Without features the scale is infinite; the tracer would divide by 0.
     """
     features = query.shape[-1]
     if kwargs.get("scale") is None and is_general(features) and not is_unbacked(features) and not features > 0:
@@ -228,8 +229,8 @@ def _attention(
 
 
 def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to the scores: 0 where a mask of booleans is true, else -inf (``convert_boolean_attn_mask`` in
-    aten/src/ATen/native/transformers/attention.cpp). Other masks as they are."""
+    """The term that is added to the scores: for a mask of booleans 0 where it is true, else -inf
+    (``convert_boolean_attn_mask`` in aten/src/ATen/native/transformers/attention.cpp). Other masks unchanged."""
     if mask.dtype != torch.bool:
         return mask
     return torch.where(mask, mask.new_zeros((), dtype=dtype), mask.new_full((), -math.inf, dtype=dtype))
@@ -258,7 +259,7 @@ def _equal_parts(usual: Any, x: torch.Tensor, sections: int, dim: int, name: str
 
 
 def _parts(x: torch.Tensor, sizes: Sequence[Any], dim: int) -> list[torch.Tensor]:
-    """Each a view of its own: those of ``split_with_sizes`` must not be written to."""
+    """Each part is a view of its own: those of ``split_with_sizes`` must not be written to."""
     ends = list(itertools.accumulate(sizes))
     return [x.narrow(dim, end - size, size) for end, size in zip(ends, sizes)]
 
@@ -276,7 +277,8 @@ def _dsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
 
 
 def _sum_to_size(usual: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
-    """A dim that becomes 1 is summed; summed over one element it is what it was. Others stay as they are."""
+    """Sums each dim whose target size is 1, also if its size is 1 already, which changes nothing. Other dims are
+    unchanged."""
     lead = x.dim() - len(sizes)
     if lead < 0 or not has_unbacked_sizes(x) or any(isinstance(s, torch.SymInt) and is_unbacked(s) for s in sizes):
         return usual(x, sizes)
@@ -299,7 +301,7 @@ def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
 
 
 def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
-    """Its own gradient by the value takes each index once, which asks for the distinct ones."""
+    """With a gradient by the value that counts each index once; PyTorch's needs the distinct indices."""
     if not (value.requires_grad and torch.is_grad_enabled()) or value.dim():
         return usual(x, dim, index, value)
     size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]
@@ -308,13 +310,13 @@ def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, valu
 
 
 def _dropout(usual: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """Where nothing is dropped the result is the operand itself, and no copy."""
+    """Without dropout the result is the operand itself, not a copy."""
     result: torch.Tensor = usual(x, p, train) if train and p != 0 else x
     return result
 
 
 def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
-    """How many classes there are may be in the data."""
+    """For a number of classes that may be data-dependent."""
     if classes != -1:
         result: torch.Tensor = usual(x, classes)
         return result
@@ -357,8 +359,8 @@ def _max_pool1d(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> Any:
-    """With indices, which are not returned: the form without makes numbers of sizes. Where nothing is differentiated
-    the maximum of slices, which is fused: the operator with indices is far slower than eager mode's."""
+    """By the operator that returns indices too: the form without indices specialises sizes. Where nothing is
+    differentiated, the maximum of slices, which fuses: the operator with indices is far slower than eager mode's."""
     length: Any = x.shape[-1]
     if not any(map(is_general, x.shape)):
         return usual(x, window, stride, padding, dilation, ceil_mode)
@@ -389,8 +391,8 @@ def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_cor
 def _addmv(
     usual: Any, x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
-    """A number with no dims is added to every row. (Of no rows eager mode gives a result without dims, which its
-    documentation does not know; here it has no elements.)"""
+    """A bias with no dims is added to every row. (For no rows eager mode returns a result without dims, against its
+    documentation; here it is empty.)"""
     if x.dim() or not has_unbacked_sizes(matrix):
         return usual(x, matrix, vector, beta=beta, alpha=alpha)
     rows = torch.mv(matrix, vector) * alpha
@@ -398,7 +400,7 @@ def _addmv(
 
 
 def _of_fake_quantized(_usual: Any, gradient: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """C++ asks how many elements there are."""
+    """C++ guards on the number of elements."""
     return gradient * mask
 
 
@@ -412,8 +414,8 @@ def _ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> torch.Tensor:
-    """One call: its part that has the sizes of alignments has no tracing rule. ``log_probs``: (length, batch, classes)
-    or (length, classes)."""
+    """One opaque call: the operator inside whose results have the sizes of alignments has no fake rule. ``log_probs``:
+    (length, batch, classes) or (length, classes)."""
     tensors: list[Any] = []
     args = (log_probs, targets, inputs, lengths, int(blank), reduction, zero_infinity)
     text = text_of(aten.ctc_loss.Tensor, args, tensors, "one call: the lengths are in the data")
@@ -424,7 +426,8 @@ def _ctc_loss(
 
 
 class _Product(torch.autograd.Function):
-    """``bias + a @ b``. Its own gradient is laid out as a and b are, and asks whether a column is a row as well."""
+    """``bias + a @ b``. PyTorch's gradient depends on the layouts of a and b, and guards on whether a column is a row
+    too."""
 
     @staticmethod
     def forward(ctx: Any, usual: Any, a: torch.Tensor, b: torch.Tensor, bias: Any, scales: Any) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Decompositions of ``cov`` and ``corrcoef`` that read no data while they are traced.
 
-Those of PyTorch test weights and degrees of freedom with ``equal``, at which the tracer stops. Here what must hold of
-weights is asserted, and what depends on the degrees of freedom is selected.
+PyTorch's test weights and degrees of freedom with ``equal``, which the tracer cannot trace. Here requirements on
+weights are asserted, and results that depend on the degrees of freedom are selected.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _cov(
 
 
 def _as_it_is(usual: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """An error of eager mode."""
+    """The usual form, for arguments that are an error in eager mode."""
     result: torch.Tensor = usual(*args, **kwargs)
     return result
 

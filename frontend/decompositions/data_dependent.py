@@ -1,8 +1,8 @@
 """Decompositions of operators whose tracing rules need the number of elements, which may be unbacked.
 
-The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
-sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for
-other sizes the usual ones are used.
+The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select``
+specialises sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms without such
+conditions; for constant sizes the usual ones are used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def gradient_kernels() -> dict[Any, AutogradKernel]:
 
 
 def size_kernels() -> dict[Any, AutogradKernel]:
-    """The same for Dynamo, which only follows sizes."""
+    """``gradient_kernels`` for Dynamo, which needs sizes only."""
     return {aten.batch_norm.default: _batch_norm, **composite_kernels(), **correlation_kernels()}
 
 
@@ -77,7 +77,8 @@ def _var_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any =
 
 
 def _moments(x: torch.Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Deviations are from a constant: what the mean's own gradient adds to the variance's is a sum of deviations, 0."""
+    """With deviations from a detached mean: the term that the mean's own gradient adds to the variance's is a sum of
+    deviations, 0."""
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     dims = _dims(dim, x.dim())
     mean = wide.mean(dims, keepdim=keepdim)
@@ -96,10 +97,12 @@ def _dims(dim: Any, rank: int) -> list[int]:
 
 
 class _Product(torch.autograd.Function):
-    """With one element 0, its own gradient is the product of all others, and theirs is 0; with more, all are 0. The
-    usual form makes two running products of everything else, and tests for emptiness and for a single element.
+    """The product along a dim. With one element 0, the gradient of that element is the product of all others, and
+    theirs is 0; with more zeros, all are 0. The usual form makes two running products of all other elements, and tests
+    for emptiness and for a single element.
 
-    ``dim``: None for the product of all elements, which has no dims."""
+    ``dim``: None for the product of all elements, which has no dims.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int | None, keepdim: bool, usual: Any) -> torch.Tensor:
@@ -142,7 +145,7 @@ def _is_differentiated(x: torch.Tensor) -> bool:
 
 
 def _by_function(x: torch.Tensor) -> bool:
-    """Whether gradients are wanted, which a function of ours may give."""
+    """Whether gradients are required, which our ``autograd.Function`` computes."""
     return torch.is_grad_enabled() and x.requires_grad and not in_transform()
 
 
@@ -171,8 +174,9 @@ def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
 
 
 class _RunningProduct(torch.autograd.Function):
-    """Before the first 0 the gradient is the sum of what follows, divided by the element; at the first 0 the sum of
-    the products without it; behind it 0. The usual form is traced as a loop over the elements."""
+    """The running product. Before the first 0 the gradient is the sum of the gradients of later products times these,
+    divided by the element; at the first 0 the same sum without the factor; after it 0. The usual form is traced as a
+    loop over the elements."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
@@ -219,7 +223,7 @@ def _batch_norm(
     eps: float,
     cudnn: bool,
 ) -> Any:
-    """The usual form asks whether there is anything to normalise: then running statistics stay as they are."""
+    """The usual form tests for an empty batch, which leaves the running statistics unchanged."""
     if not has_unbacked_sizes(x):
         if training or x.dim() < 2 or not any(map(is_general, x.shape)):
             return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)

@@ -19,8 +19,8 @@ def cdist_forward(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None) 
 
 
 def cdist_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distance: torch.Tensor) -> Any:
-    """The gradient by ``a``, of its shape with the batch dims that it is repeated to, from that by ``distance``
-    (..., P, R). PyTorch's tracing rule asks each size whether it is 0."""
+    """The gradient by ``a``, of its shape with the batch dims that it is expanded to, from that by ``distance`` (...,
+    P, R). PyTorch's tracing rule compares each size with 0."""
     if any(has_unbacked_sizes(x) for x in (a, b)):
         return NotImplemented
     difference = a.unsqueeze(-2) - b.unsqueeze(-3)
@@ -29,7 +29,7 @@ def cdist_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: 
 
 
 def _slope(difference: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
-    """Of the norm by each part of a difference: as eager mode's 0 where the norm is."""
+    """The derivative of the norm by each component of a difference; 0 where the norm is 0, as in eager mode."""
     size = difference.abs()
     if p == 0:
         return torch.zeros_like(difference)

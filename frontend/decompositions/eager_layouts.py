@@ -121,12 +121,12 @@ def _contiguous(x: torch.Tensor, *_: Any) -> Order:
 
 
 def order_of_format(x: torch.Tensor) -> Order:
-    """Of a result of ``x.suggest_memory_format()``."""
+    """The order of dims of a result in ``x.suggest_memory_format()``."""
     return _by_formats(x, [x])
 
 
 def order_of_clone(x: torch.Tensor, single: Sequence[int] = ()) -> Order:
-    """Of ``x.clone()``, or of what is made of it where the dims in ``single`` are repeated."""
+    """The order of dims of ``x.clone()``, or of a pointwise result with the dims in ``single`` broadcast."""
     return _by_strides(x.shape, [[0 if d in single else stride for d, stride in enumerate(x.stride())]])
 
 
@@ -151,7 +151,7 @@ def _by_shifts(x: torch.Tensor, operand: torch.Tensor, shifts: Sequence[Size], d
 
 
 def empty_rolled(x: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int]) -> torch.Tensor:
-    """A tensor that is laid out like ``x.roll(shifts, dims)``."""
+    """An empty tensor with the layout of ``x.roll(shifts, dims)``."""
     order = _by_shifts(x, x, shifts, dims) if x.is_cpu and not has_unbacked_sizes(x) else range(x.dim())
     back = sorted(range(x.dim()), key=order.__getitem__)
     return x.new_empty([x.size(d) for d in order]).permute(*back)
@@ -162,7 +162,7 @@ def _by_first(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:
 
 
 def _by_type(x: torch.Tensor, operand: torch.Tensor) -> Order:
-    """Of complex numbers contiguous."""
+    """Contiguous for complex numbers."""
     return range(x.dim()) if operand.is_complex() else _by_operands(x, operand)
 
 
@@ -171,8 +171,8 @@ def _by_operands(x: torch.Tensor, *operands: Any) -> Order:
 
 
 def _by_index(x: torch.Tensor, operand: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Order:
-    """By the dims of the operand that are kept, then by the indices: their dims stand where the first of them is, in
-    front if others lie between them."""
+    """First the dims of the operand that are kept, then the indices' dims, which are where the first indexed dim is, or
+    in front if the indexed dims are not adjacent."""
     indexed = [d for d, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given):

@@ -1,6 +1,6 @@
 """Fake rules for operators for which PyTorch has none, or a wrong one: sizes, strides and types of eager mode.
 
-Without one a call cannot be traced (the gradient of 3-d fractional pooling), or only as one operator that has its
+An operator without one cannot be traced (the gradient of 3-d fractional pooling), or only as an opaque call, with
 results copied into contiguous tensors (the factors of a matrix are column-major).
 """
 
@@ -30,12 +30,12 @@ def _like_operand(gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Ten
 
 
 def _pooled_operand(gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
-    """PyTorch's rule asks for each size whether it is larger than 1."""
+    """PyTorch's rule guards on each size being larger than 1."""
     return _in_format_of(x, x.shape)
 
 
 def _largest_of_windows(x: torch.Tensor, output_size: Sequence[Size]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same. Windows of nothing are refused."""
+    """PyTorch's rule guards on each size being larger than 1. Empty windows are an error."""
     _torch._check(x.dim() in (3, 4), lambda: f"adaptive_max_pool2d(): Expected 3D or 4D tensor, but got: {x.shape}")
     for size in x.shape[1:]:
         _torch._check(size > 0, lambda: f"adaptive_max_pool2d(): Expected input to have non-zero size, got {x.shape}")
@@ -59,8 +59,9 @@ def _qr(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _least_squares(
     a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """The solution is computed in place of b, which has m rows, of which n are seen. Of the other results some are
-    empty: by the driver, by which of m and n is larger, and by the rank where the singular values are computed."""
+    """The solution is computed in place of b, which has m rows, of which n are returned. Some of the other results are
+    empty, depending on the driver, on which of m and n is larger, and, where the singular values are computed, on the
+    rank."""
     driver = driver or ("gelsy" if a.device.type == "cpu" else "gels")
     *batch, m, n = a.shape
     vector = b.dim() == a.dim() - 1
@@ -79,7 +80,7 @@ def _least_squares(
 
 
 def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """PyTorch's rule asks whether there is an element."""
+    """PyTorch's rule guards on emptiness."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-x.dim()}, {x.dim() - 1}], but got {dim})"
@@ -108,8 +109,8 @@ def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> 
 
 
 def _drawn(*args: Any, generator: Any = None, dtype: torch.dtype | None = None, **how: Any) -> torch.Tensor:
-    """Of the given size, which is the last positional argument. The tracer calls the operator itself on the device
-    "meta", which takes sizes of a trace for numbers where a generator is given."""
+    """The result has the given size, the last positional argument. The tracer runs the operator itself on the device
+    "meta", which specialises symbolic sizes if a generator is given."""
     return torch.empty(args[-1], dtype=dtype, **how)
 
 
@@ -128,14 +129,15 @@ def _sampled_backward(
 
 
 def _packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """As many rows as the sum of lengths, and a number for each step. PyTorch's rule takes the rows for known."""
+    """The number of rows is the sum of lengths, and there is a number for each step. PyTorch's rule assumes that the
+    rows are known."""
     context = torch.library.get_ctx()
     rows, steps = context.new_dynamic_size(), context.new_dynamic_size()
     return x.new_empty([rows, *x.shape[2:]]), torch.empty([steps], dtype=torch.int64)
 
 
 def _fake_quantized(x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """And a mask of what was within the range, for backward."""
+    """The result, and a mask of the elements within the range, for backward."""
     return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
 
 

@@ -1,7 +1,7 @@
 """Decomposes ``torch._foreach_*`` (optimizers, ``clip_grad_norm_``): one operation for each tensor of a list.
 
-On the CPU eager mode does the same (ForeachOpsKernels.cpp). In parts, what an optimizer does to one parameter becomes
-one kernel; whole, every list operation would be a library call that reads and writes all parameters.
+On the CPU eager mode does the same (ForeachOpsKernels.cpp). Decomposed, an optimizer's work on one parameter becomes
+one kernel; otherwise every list operation would be a library call that reads and writes all parameters.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def foreach_rules() -> dict[Any, Callable[..., Any]]:
 
 
 def _overloads(name: str) -> Iterator[Any]:
-    """Without those that write to an ``out=``, and those whose factors are the elements of a tensor, which eager mode
-    reads as numbers."""
+    """All overloads but those with ``out=``, and those with the elements of a tensor as factors, which eager mode reads
+    as numbers."""
     packet = getattr(aten, f"_foreach_{name}", None)
     for overload in (getattr(packet, found) for found in packet.overloads()) if packet else ():
         types = {argument.name: str(argument.type) for argument in schema_of(overload).arguments}

@@ -33,7 +33,8 @@ class Position:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Of one dim: the position (a float, (N, 1, points)), its weight, and the weight's derivative by the position."""
+    """A neighbour along one dim: its position (a float, (N, 1, points)), its weight, and the derivative of the weight
+    by the position."""
 
     position: Tensor
     weight: Tensor
@@ -42,7 +43,8 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Tap:
-    """One element for each point: its index in the flattened source, whether there is one, weights of all dims."""
+    """One element of the source per point: its index in the flattened source, whether it is inside, and weights of all
+    dims."""
 
     index: Tensor
     inside: Tensor
@@ -87,7 +89,7 @@ def sampled_in_parts(x: Tensor, grid: Tensor, mode: int, padding: int, align_cor
 def gradients_in_parts(
     gradient: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool, output_mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor]:
-    """Gradients by ``x`` (None if it is not asked for) and by ``grid``."""
+    """Gradients by ``x`` (None if not requested) and by ``grid``."""
     wide = x.to(_compute_type(x.dtype))
     taps, slopes = _taps(wide, grid.to(wide.dtype), mode, padding, align_corners)
     channels, points = x.size(1), math.prod(grid.shape[1:-1])
@@ -114,7 +116,7 @@ def _compute_type(dtype: torch.dtype) -> torch.dtype:
 
 
 def _exact_type(x: Tensor) -> torch.dtype:
-    """Of positions, and of sums of many elements at the edge of a source."""
+    """The type of positions, and of sums of many elements at the border of a source."""
     return torch.float64 if x.device.type == "cpu" else _compute_type(x.dtype)
 
 
@@ -187,7 +189,7 @@ def _unnormalised(coordinate: Tensor, size: int, align: bool) -> tuple[Position,
 
 
 def _padded(position: Position, size: int, padding: int, align: bool) -> tuple[Position, Tensor]:
-    """The position that stands for one outside, and its derivative."""
+    """The position that replaces one outside of the source, and the derivative of that mapping."""
     rounded, exact = position.rounded, position.exact
     slope = torch.ones_like(rounded)
     if padding == ZEROS:

@@ -16,7 +16,7 @@ Sizes = Sequence[int]
 
 
 def patches_as_windows(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``aten.im2col``. What it refuses is for the usual one to say."""
+    """The decomposition of ``aten.im2col``. ``rule`` raises the errors."""
 
     def decomposition(x: torch.Tensor, window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> Any:
         usual = x, window, dilation, padding, stride
@@ -38,7 +38,7 @@ def patches_as_windows(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sums_of_slices(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``aten.col2im``, where patches begin at each index, or do not overlap."""
+    """The decomposition of ``aten.col2im``, for patches that start at each index, or do not overlap."""
 
     def decomposition(
         x: torch.Tensor, output_size: Sizes, window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
@@ -74,7 +74,7 @@ def _is_valid(window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> 
 
 
 def _starts(sizes: Sizes, window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> list[int]:
-    """How many patches begin along each dim."""
+    """The number of patches along each dim."""
     return [
         1 + (size + 2 * pad - far * (patch - 1) - 1) // step
         for size, patch, far, pad, step in zip(sizes, window, dilation, padding, stride)
@@ -92,7 +92,8 @@ def _side_by_side(parts: torch.Tensor, output_size: Sizes, padding: Sizes, strid
 
 
 def _added(parts: torch.Tensor, output_size: Sizes, dilation: Sizes, padding: Sizes) -> torch.Tensor:
-    """Of each element of a patch all starts at once, moved by where it is in the patch; in eager mode's order."""
+    """Adds, for each element of a patch, its values in all patches at once, shifted by its position; in eager mode's
+    order."""
     wide = parts.float() if parts.dtype in (torch.float16, torch.bfloat16) else parts
     total: Any = None
     for offsets in itertools.product(*map(range, parts.shape[2:4])):

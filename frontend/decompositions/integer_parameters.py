@@ -1,6 +1,6 @@
 """Replacements for functions of PyTorch whose C++ takes an integer: a symbolic size stays symbolic.
 
-Each is written with functions that take sizes, and computes what the usual one does. Which they are: those of
+Each is written with functions that take symbolic sizes, and computes the same result. They are: the functions of
 ``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``, ``num_classes``), or
 that read the sizes of a tensor as integers (``fill_diagonal_``).
 """
@@ -58,8 +58,9 @@ def logspace(
 
 
 def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A function of ``torch.*_window``; ``shape``: of the points 0, 1, ..., and the last of them. A window of one point
-    is 1, and a periodic one lacks its last. Computed in float64: near its ends a window is what rounding leaves."""
+    """A function of ``torch.*_window``; ``shape``: computes it from the points 0, 1, ..., and the last point. A window
+    of one point is 1, and a periodic one lacks the last point. Computed in float64: near its ends, a window is mostly
+    rounding."""
 
     @functools.wraps(shape)
     def window(
@@ -151,7 +152,7 @@ def _frequencies(at: torch.Tensor, n: Any, d: float, dtype: Any) -> torch.Tensor
 
 
 def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
-    """``torch.nn.functional.one_hot`` of a number of classes. RuntimeError of a value that is none of them."""
+    """``torch.nn.functional.one_hot`` with a number of classes. RuntimeError for a value that is no class."""
     torch._check(num_classes >= 1, lambda: f"num_classes should be positive, got {num_classes}")
     torch.ops.aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
     torch.ops.aten._assert_async.msg((x < num_classes).all(), "Class values must be smaller than num_classes.")
@@ -159,13 +160,14 @@ def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
 
 
 def is_class(x: torch.Tensor, count: Any) -> torch.Tensor:
-    """1 where a value is the class of the last dim, of ``count``; contiguous, whatever the layout of the values."""
+    """1 where a value is the index along the last dim, of size ``count``, else 0; contiguous, whatever the layout of
+    the values."""
     rows = x.clone(memory_format=torch.contiguous_format)
     return (rows.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
 
 
 def fill_diagonal_(x: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
-    """``Tensor.fill_diagonal_`` of a matrix; ``wrap``: of a tall one, the diagonal goes on below an empty row."""
+    """``Tensor.fill_diagonal_`` of a matrix; ``wrap``: in a tall one, the diagonal continues after an empty row."""
     if not wrap:
         x.diagonal().fill_(fill_value)
         return x
@@ -218,15 +220,15 @@ def istft(
 
 
 def adaptive_avg_pool1d(x: torch.Tensor, output_size: Any) -> torch.Tensor:
-    """``torch.adaptive_avg_pool1d`` as that of images of one row, which takes a size, in the form that
-    does not ask whether there is one window."""
+    """``torch.adaptive_avg_pool1d`` as 2-d pooling of images of one row, which takes a symbolic size, in the form
+    without a guard for a single window."""
     pooled: torch.Tensor = torch.ops.aten._adaptive_avg_pool2d(x.unsqueeze(-2), (1, output_size))
     return pooled.squeeze(-2)
 
 
 def affine_grid(theta: torch.Tensor, size: Sequence[Any], align_corners: bool | None = None) -> torch.Tensor:
-    """``torch.nn.functional.affine_grid``, which asks for the least of the sizes. It does not say that one of 1 has
-    another meaning since version 1.3. ValueError where there is nothing."""
+    """``torch.nn.functional.affine_grid``, which guards on the smallest size. Without its warning that a size of 1 has
+    another meaning since version 1.3. ValueError for a size of 0."""
     some = all(length > 0 for length in size)
     if not some and not (align_corners and any(length == 1 for length in size[2:])):
         raise RefusedArgument(f"Expected non-zero, positive output size. Got {size}")
@@ -244,7 +246,7 @@ def as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -
 
 @dataclass(frozen=True)
 class Replacement:
-    """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
+    """A replacement. ``applies``: whether ``function`` replaces the usual one for these arguments."""
 
     function: Callable[..., Any]
     applies: Callable[[Sequence[Any], Mapping[str, Any]], bool]
@@ -270,7 +272,7 @@ def _has_floating_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """As the first argument, of floating-point numbers."""
+    """Whether the first argument is symbolic and the dtype is floating-point."""
     dtype = kwargs.get("dtype")
     first = args[0] if args else kwargs.get("window_length", kwargs.get("n"))
     known = kwargs.keys() <= {"window_length", "n", "periodic", "alpha", "beta", "d", "dtype", "device"}
@@ -278,7 +280,8 @@ def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
 
 
 def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Of a square of a symbolic size."""
+    """Whether ``tril_indices`` or ``triu_indices`` is called for a square of symbolic size, with a constant offset that
+    leaves a full triangle."""
     if len(args) < 2 or not all(isinstance(size, torch.SymInt) for size in args[:2]):
         return False
     offset = args[2] if len(args) > 2 else kwargs.get("offset", 0)
@@ -318,7 +321,7 @@ def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bo
 
 
 def _has_signals_of_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Of arguments that are no error: those are the usual function's."""
+    """Whether a length is symbolic and the arguments are valid; the usual function raises the errors."""
     try:
         given = inspect.signature(_is_taken).bind(*args, **kwargs)
     except TypeError:
@@ -358,7 +361,7 @@ def _has_symbolic_numbers(args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 
 
 def _always(_: Sequence[Any], __: Mapping[str, Any]) -> bool:
-    """Of a function that reads data besides."""
+    """For a function that reads data too."""
     return True
 
 

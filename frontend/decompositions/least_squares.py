@@ -18,8 +18,8 @@ def least_squares_kernels() -> dict[Any, AutogradKernel]:
 
 class _Solution(torch.autograd.Function):
     """For a of full rank with more rows than columns, p its pseudo-inverse and r = b - a x, the residuals are sums of
-    |r|^2. With r orthogonal to the columns of a, they change by 2 Re r^H (db - da x), and the solution by
-    (a^H a)^-1 da^H r - p da x + p db, where (a^H a)^-1 = p p^H."""
+    |r|^2. Since r is orthogonal to the columns of a, they change by 2 Re r^H (db - da x), and the solution by (a^H
+    a)^-1 da^H r - p da x + p db, where (a^H a)^-1 = p p^H."""
 
     @staticmethod
     def forward(ctx: Any, usual: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any, driver: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Gradients of losses: where there is nothing to divide by, of NaN, and without a question about sizes."""
+"""Gradients of losses without conditions on sizes, with eager mode's results for empty operands and NaN."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def invalid_where_it_is(rule: Decomposition) -> Decomposition:
 
 
 def log_sigmoid_of_maybe_nothing(rule: Decomposition) -> Decomposition:
-    """The decomposition of ``log_sigmoid_backward``, which asks whether forward has kept exponentials: on a GPU it has
-    not, and of nothing there are none. Here they are always computed again."""
+    """The decomposition of ``log_sigmoid_backward``, which tests whether forward has saved exponentials: on a GPU it
+    has not, and an empty operand has none. Here they are always recomputed."""
 
     def decomposition(gradient: torch.Tensor, x: torch.Tensor, _: torch.Tensor) -> Any:
         return rule(gradient, x, x.new_empty(0))

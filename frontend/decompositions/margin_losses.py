@@ -1,6 +1,6 @@
 """Decomposes ``multilabel_margin_loss``; PyTorch's decomposition counts targets after the first -1 as class 0.
 
-PyTorch has it at the Autograd key, so that no table of decompositions is asked; the kernel is at the keys of devices,
+PyTorch registers it at the Autograd key, before any decomposition table is used; our kernel is at the keys of devices,
 which come first.
 """
 

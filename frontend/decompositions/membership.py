@@ -1,7 +1,7 @@
 """Decomposes ``isin`` with few test elements: one comparison for each.
 
-PyTorch's decomposition compares the numbers of elements to choose between that and sorting, which makes a graph for
-each side and a guard that is no condition over integers.
+PyTorch's decomposition compares numbers of elements to choose between that and sorting, which makes a graph for each
+side and a guard that is no condition over integers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _COMPARED = 10
 def isin(
     elements: torch.Tensor, test_elements: torch.Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Any:
-    """A tensor of bool, of the sizes of ``elements``. For more elements to test, or an unknown number, the operator
-    stays a call, which chooses when it runs."""
+    """A tensor of bool, of the sizes of ``elements``. For more test elements, or an unknown number, the operator stays
+    a call, which chooses when it runs."""
     count = test_elements.numel()
     if not isinstance(count, int) or count >= _COMPARED:
         return NotImplemented

@@ -1,9 +1,9 @@
 """Functions of nested tensors (jagged layout) for which PyTorch has no rule, or one without a gradient.
 
-They are functions of the values, which are differentiated as such. Over dense dims a function is that of the values.
-Over the ragged dim it is that of padded rows, whose padding changes nothing, or of each value and what was found out
-about its row. Nothing of the offsets is read on the host. Where a rule is not for the arguments it returns
-NotImplemented, and PyTorch's own holds.
+They are functions of the values, through which autograd differentiates. Over dense dims a function is applied to the
+values. Over the ragged dim it is applied to rows padded with its identity element, or to each value and a result of its
+row. Offsets are not read on the host. A rule that does not support its arguments returns NotImplemented, and PyTorch's
+own is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Dims:
 
 
 def _dims(x: Tensor, dim: Any) -> Dims | None:
-    """None for all dims, for the one of the rows, and for what is no dim."""
+    """The dims in the values; None for all dims, for the dim of rows, and for an invalid dim."""
     rank, ragged = x.dim(), rows_of(x).dim
     given = (dim,) if type(dim) is int else dim
     if not isinstance(given, (tuple, list)) or not given or any(type(d) is not int for d in given):
@@ -48,14 +48,14 @@ def _dims(x: Tensor, dim: Any) -> Dims | None:
 
 
 def _view(x: Tensor, values: Tensor, dropped: Sequence[int] = ()) -> Tensor:
-    """A nested tensor with the rows of another one, which is a view of its values; ``dropped``: dims of the other's
-    values that these do not have."""
+    """A nested tensor with the rows of ``x``, which is a view of its values; ``dropped``: dims of the values of ``x``
+    that these values lack."""
     rows = rows_of(x)
     return nested_of(replace(rows, values=values, dim=rows.dim - sum(d < rows.dim - 1 for d in dropped)))
 
 
 def _like(x: Tensor, values: Tensor, dropped: Sequence[int] = ()) -> Tensor:
-    """The same of values that were computed: no view, as what eager mode's operators return."""
+    """As ``_view``, for computed values: no view, like results of eager mode's operators."""
     return _view(x, values, dropped).clone()
 
 
@@ -90,7 +90,7 @@ class _ValuesOfRows(torch.autograd.Function):
 
 
 def _padded(x: Tensor, padding: float, least: int = 0) -> Tensor:
-    """(rows, ..., longest, ...), the ragged dim where it is; ``least``: elements that each row is padded to."""
+    """(rows, ..., longest, ...), the ragged dim in its place; ``least``: minimal length of the padded rows."""
     rows = rows_of(x)
     first = rows.values.movedim(rows.dim - 1, 0)
     flat = first.reshape(first.shape[0], math.prod(first.shape[1:]))
@@ -99,7 +99,8 @@ def _padded(x: Tensor, padding: float, least: int = 0) -> Tensor:
 
 
 def _to_padded(x: Tensor, padding: float, output_size: Sequence[Any] | None = None) -> Any:
-    """Of ``output_size`` the ragged dim counts, as in eager mode; ``torch.nested``'s function makes numbers of all."""
+    """Of ``output_size`` only the ragged dim is used, as in eager mode; ``torch.nested``'s function specialises all
+    sizes."""
     if output_size is None or _has_gaps(x):
         return NotImplemented
     longest = torch.zeros(output_size[rows_of(x).dim], 0)
@@ -117,7 +118,7 @@ def _values_of(x: Tensor, padded: Tensor) -> Tensor:
 
 
 def _spread(x: Tensor, found: Tensor) -> Tensor:
-    """For each value what was found of its row: (rows, ..., 1, ...) to the values' shape."""
+    """Broadcasts results of rows to their values: (rows, ..., 1, ...) to the values' shape."""
     rows = rows_of(x)
     sizes = [-1] * found.dim()
     sizes[rows.dim] = _longest(rows)
@@ -125,7 +126,7 @@ def _spread(x: Tensor, found: Tensor) -> Tensor:
 
 
 def _longest(rows: Rows) -> Any:
-    """A bound of the lengths that no data has to be read for."""
+    """An upper bound of the lengths that needs no read of data."""
     return rows.values.shape[rows.dim - 1] if rows.longest is None else rows.longest.shape[0]
 
 
@@ -143,7 +144,7 @@ def _with_dtype(x: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Half types in float32, for what is computed in several steps."""
+    """Half types in float32, for computations of several steps."""
     half = x.dtype in (torch.float16, torch.bfloat16)
     return _view(x, rows_of(x).values.float()) if half else x
 
@@ -188,13 +189,13 @@ def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dty
 
 
 def _count(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
-    """How many elements of each row are reduced, of a rank that broadcasts with the result."""
+    """The number of elements of each row that are reduced, of a rank that broadcasts with the result."""
     rank = x.dim() - (0 if keepdim else len(dims.outer))
     return _lengths(x, rank) * math.prod(rows_of(x).values.shape[d] for d in dims.inner)
 
 
 def _moments(x: Tensor, dims: Dims, correction: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean over the ragged dim: of what is left of each value without the mean."""
+    """Variance and mean over the ragged dim, in two passes."""
     dtype, x = x.dtype, _wide(x)
     mean = _padded(x, 0).sum(dims.outer, True) / _count(x, dims, True)
     rest = rows_of(x).values - _spread(x, mean)
@@ -244,7 +245,7 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
 
 
 def _log_of_sum(padded: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """``logsumexp``: the gradient of PyTorch's asks whether there is an element."""
+    """``logsumexp``; PyTorch's gradient guards on emptiness."""
     largest = padded.detach().amax(dims, True)
     largest = largest.masked_fill(largest.isinf(), 0)
     found = (padded - largest).exp().sum(dims, True).log() + largest
@@ -303,7 +304,7 @@ def _vector_norm(
 
 
 def _along(dense: Callable[..., Tensor], padding: float) -> Callable[..., Any]:
-    """Of a dim: ``dense(values, dim, ...)``; of the ragged dim that of padded rows."""
+    """A rule for functions along a dim: ``dense(values, dim, ...)``; along the ragged dim, of padded rows."""
 
     def rule(x: Tensor, dim: Any, **how: Any) -> Any:
         dims = _dims(x, dim) if type(dim) is int else None
@@ -413,7 +414,7 @@ def _getitem(x: Tensor, key: Any) -> Any:
 
 
 def _unbind(x: Tensor, dim: int = 0) -> Any:
-    """A split of the values, whose gradient joins those of the rows: PyTorch's asks for the lengths again."""
+    """A split of the values, whose gradient concatenates those of the rows: PyTorch's reads the lengths again."""
     rows = rows_of(x)
     if dim != 0 or rows.lengths is not None:
         return NotImplemented
@@ -446,7 +447,7 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
 
 
 def _sum_of_longest(parts: Sequence[Rows]) -> Tensor | None:
-    """A bound, as a tensor without elements of that size."""
+    """An upper bound, as the size of a tensor without elements."""
     known = [one.longest for one in parts]
     if any(one is None for one in known):
         return None
@@ -471,7 +472,7 @@ def _indices_of_joined(parts: Sequence[Rows], offsets: Tensor, total: Any) -> Te
 
 
 def _starts(rows: Rows) -> Tensor:
-    """Where each row begins, read with the check of offsets; 0 for empty rows."""
+    """The start of each row, with the check of offsets; 0 for empty rows."""
     positions = torch.arange(rows.values.shape[rows.dim - 1], device=rows.offsets.device)
     return aten._jagged_to_padded_dense_forward(positions[:, None], [rows.offsets], [1], 0)[:, 0, 0]
 
@@ -489,7 +490,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """A bag for each row of indices."""
+    """One bag for each row of indices."""
     if not is_jagged(input) or input.dim() != 2 or offsets is not None or _has_gaps(input):
         return NotImplemented
     scale = rows_of(per_sample_weights).values if is_jagged(per_sample_weights) else per_sample_weights
@@ -541,7 +542,7 @@ RULES: dict[str, Callable[..., Any]] = {
 
 
 def by_rule(name: str, args: Any, kwargs: Any) -> Any:
-    """What a rule makes of a call of the function of this name; NotImplemented where there is none for it."""
+    """The result of the rule for the function of this name; NotImplemented if there is none."""
     rule = RULES.get(name)
     if rule is None:
         return NotImplemented

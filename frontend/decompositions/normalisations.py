@@ -51,8 +51,9 @@ def _of_parameters(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def group_norm_of_channels_first(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``native_group_norm``. Of images in channels-last on a CPU it stays a call: a group is a few
-    neighbours of each pixel there, which fill a part of a vector, while the operator takes all channels at once."""
+    """The decomposition of ``native_group_norm``. For channels-last images on a CPU it stays a call: a group is a few
+    contiguous elements of each pixel there, which fill a part of a vector, while the operator processes all channels at
+    once."""
 
     def decomposition(x: torch.Tensor, *args: Any) -> Any:
         if x.device.type == "cpu" and is_channels_last(x) and not has_unbacked_sizes(x):

@@ -1,6 +1,6 @@
 """Functions and methods of Python numbers that PyTorch specialises on if an argument is a size.
 
-Those of NumPy are not here: they return NumPy's numbers, which have methods (``astype``) that a size has not.
+NumPy's functions are not included: they return NumPy's numbers, which have methods (``astype``) that a SymInt lacks.
 """
 
 from __future__ import annotations

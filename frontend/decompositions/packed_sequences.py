@@ -1,7 +1,7 @@
-"""Decomposes ``pack_padded_sequence`` and ``pad_packed_sequence``. The number of packed rows depends on data.
+"""Decomposes ``pack_padded_sequence`` and ``pad_packed_sequence``. The number of packed rows is data-dependent.
 
-To pack is PyTorch's own operator; its gradient, and to pad, which read the data in C++, are arithmetic with the index
-of each packed row: the step that it belongs to, and its place in the batch.
+Packing is PyTorch's own operator; its gradient, and padding, which read the data in C++, are arithmetic with the index
+of each packed row: its step, and its position in the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def packed_kernels() -> dict[Any, AutogradKernel]:
 
 
 class _Packed(torch.autograd.Function):
-    """Rows go back to where they were, and what was padding has no gradient."""
+    """In backward, rows are scattered to their origins, and padding has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, usual: Any, x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:

@@ -1,7 +1,7 @@
 """Decomposes padding. ``constant_pad_nd`` that adds nothing clones its operand with its layout, as eager mode does.
 
-Where something is added the result is contiguous, or channels-last. So the layout follows from the amounts. PyTorch's
-tracing rules take a symbolic amount for one that adds something.
+If something is added, the result is contiguous or channels-last, so the layout depends on the amounts. PyTorch's
+tracing rules assume that a symbolic amount adds something.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Size = Any  # int | torch.SymInt
 
 
 def constant_pad(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
-    """Without positive padding a clone of the part that is left; else the operator stays."""
+    """Without positive padding a clone of the remaining part; else the operator stays."""
     return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
 
 
@@ -82,8 +82,8 @@ def _has_one_layout(x: torch.Tensor) -> bool:
 
 
 def pad_circular(usual: Any, x: torch.Tensor, pad: Sequence[Size]) -> Any:
-    """``_pad_circular`` as a part of the tensor repeated, which is one read. The usual form writes each border into the
-    result of the one before: a copy of everything for each. It also refuses what is refused."""
+    """``_pad_circular`` as a part of the repeated tensor, which is one read. The usual form writes each border into the
+    result of the one before: a full copy for each. It raises the errors."""
     amounts = list(zip(pad[::2], pad[1::2]))
     plain = all(isinstance(amount, int) and amount >= 0 for amount in pad)
     if not plain or len(pad) % 2 or x.dim() != len(amounts) + 2 or has_unbacked_sizes(x):

@@ -1,4 +1,4 @@
-"""Decomposes average and max pooling where kernels of the parts are not slower than the library call."""
+"""Decomposes average and max pooling where kernels of the decomposition are not slower than the library call."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> Any:
-    """``max_pool2d_with_indices`` of small windows on CPUs: each element of a window in turn, in eager mode's order. Of
-    equal elements the first is named, NaN is above all. Where nobody asks for indices, they are no code."""
+    """``max_pool2d_with_indices`` with small windows on CPUs: the elements of a window one by one, in eager mode's
+    order. Of equal elements the first is returned, NaN is the maximum. Unused indices are dead code."""
     window, padding, dilation = (_of_each_dim(sizes, 2) for sizes in (window, padding, dilation))
     stride = _of_each_dim(stride, 2) if stride else window
     if x.device.type != "cpu" or ceil_mode or not _is_small(x, window, stride, padding, dilation):
@@ -99,7 +99,7 @@ def _windows(
     dilation: Sequence[int],
     outside: float,
 ) -> torch.Tensor:
-    """A view of the padded tensor: an index for each window, then those of what is in it."""
+    """A view of the padded tensor: the dims of windows, then those inside of a window."""
     first = x.dim() - len(window)
     if any(padding):
         x = torch.constant_pad_nd(x, [pad for size in reversed(padding) for pad in (size, size)], outside)
@@ -144,8 +144,8 @@ def avg_pool_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    """Where a window begins at each index, an element of ``x`` is in those at its index and before it: the same sum,
-    over a padded gradient."""
+    """If windows start at each index, an element of ``x`` is in those that start at its index and before it: the same
+    pooling, of a padded gradient."""
     if not _is_dense([*stride] or window, padding):
         return NotImplemented
     pads = [pad for size in reversed(window) for pad in (size - 1, size - 1)]

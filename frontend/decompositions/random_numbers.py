@@ -1,14 +1,14 @@
 """Draws the random numbers of eager mode: on CPUs a graph calls the operators that eager mode calls, in its order.
 
-What an operator draws on a CPU depends on the operator, on the layout and the element type of what it fills, and on the
-processor, so nothing but the same call draws the same numbers. Three things would be other calls:
+The numbers that an operator draws on a CPU depend on the operator, on the layout and the element type of the tensor
+that it fills, and on the processor, so only the same call draws the same numbers. Three things would call others:
 
-- decompositions that draw otherwise (``native_dropout`` by ``rand``): they are left out for CPU tensors;
-- ``dropout``, of which the tracer makes ``native_dropout``: eager mode on a CPU fills floats by ``bernoulli_``;
-- what fills a tensor in place (``normal_``), of which functionalisation makes an operator that fills a contiguous one,
-  whatever the layout of the operand is: here it is ``symshape::draw``, which fills one of the same layout.
+- decompositions that draw in another way (``native_dropout`` by ``rand``): they are left out for CPU tensors;
+- ``dropout``, which the tracer replaces by ``native_dropout``: eager mode on a CPU fills floats by ``bernoulli_``;
+- in-place fills (``normal_``), which functionalisation replaces by an operator that fills a contiguous tensor, whatever
+  the layout of the operand is: here it is ``symshape::draw``, which fills one of the same layout.
 
-Draws keep their order, and those that nothing reads are kept (``draw_order``).
+Draws keep their order, and those without users are kept (``draw_order``).
 
 This file touches private PyTorch APIs.
 """
@@ -31,8 +31,8 @@ aten: Any = torch.ops.aten
 
 
 def with_eager_draws(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """A decomposition table in which CPU tensors keep what Inductor takes apart to draw faster; ``table`` must be made
-    from ``inductor_table``."""
+    """A decomposition table without Inductor's decompositions of random operators for CPU tensors; ``table`` must be
+    made from ``inductor_table``."""
     changed = draws_taken_apart(table)
     changed += [op for op in (aten.bernoulli.default, aten.bernoulli.p) if op in table and op not in changed]
     contiguous = {op: _contiguous(op, table.get(op)) for op in _CONTIGUOUS}
@@ -49,7 +49,8 @@ _CONTIGUOUS = (
 
 
 def _contiguous(op: Any, elsewhere: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The operator called on contiguous operands, for which it draws the same. ``elsewhere``: for other devices."""
+    """The operator called on contiguous operands, for which it draws the same numbers. ``elsewhere``: the decomposition
+    for other devices."""
 
     def decomposition(*args: Any, **kwargs: Any) -> Any:
         if not _draws_on_cpu(args, kwargs):
@@ -62,7 +63,7 @@ def _contiguous(op: Any, elsewhere: Callable[..., Any] | None) -> Callable[..., 
 
 
 def _off_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition that is used for other devices."""
+    """A decomposition that is used for other devices than CPUs only."""
 
     @functools.wraps(rule)
     def decomposition(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +82,8 @@ def _draws_on_cpu(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """What ``random.random()`` returns Dynamo passes to a graph as a tensor, traced as float32, but of float64."""
+    """Handles results of ``random.random()``, which Dynamo passes to a graph as float64 tensors that were traced as
+    float32."""
     dtypes = {
         i: node.meta["example_value"].dtype
         for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))
@@ -97,7 +99,7 @@ def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Ca
 
 
 def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """As ATen's own for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
+    """As ATen does for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
     if not x.is_cpu:
         result: torch.Tensor = usual(x, p, train)
         return result

@@ -1,7 +1,7 @@
 """Makes each recurrent layer one library call for all lengths and batches (``symshape::opaque_call``).
 
-Their usual form is one of parts, step by step, so that a graph serves one length. A call runs what eager mode runs; its
-gradient runs it again, with the same random numbers where there is dropout between layers.
+PyTorch's decomposition unrolls the steps, so that a graph serves one length. The call runs what eager mode runs; its
+gradient runs it again, with the same random numbers if there is dropout between layers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _packed(op: Any) -> AutogradKernel:
 
 
 def _can_be_opaque(x: torch.Tensor, draws: bool) -> bool:
-    """On a GPU dropout between layers has a generator of its own, whose state nobody can read."""
+    """Whether a layer can be an opaque call. Not with dropout between layers on a GPU, whose generator state cannot be
+    read."""
     return not draws or x.device.type == "cpu"
 
 
@@ -104,7 +105,7 @@ def _call(
 
 
 def _dtypes(text: dict[str, Any], tensors: Sequence[torch.Tensor], results: Sequence[Any]) -> list[str]:
-    """Under autocast each layer has its own rule: a step of one element shows it."""
+    """The types of the results, found by running a step of one element: under autocast each layer has its own rule."""
     if not any(enabled for _, enabled, _ in text["autocast"]):
         return [str(tensors[0].dtype).removeprefix("torch.")] * len(results)
     fixed, unknown = first_seen_sizes([size for t in tensors for size in t.shape])

@@ -1,7 +1,8 @@
 """Type promotion by eager mode's rule, where PyTorch's tracing rule has another one.
 
-Both count a tensor without dims less than one with dims. PyTorch's Python rules for these operators give it dims first,
-or do not, where eager mode does the opposite: the graph then has another type than the kernel returns.
+In both a tensor without dims has lower priority than one with dims. For these operators PyTorch's Python rules give a
+scalar dims before promotion, or do not, where eager mode does the opposite: the graph then has another type than the
+kernel returns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 
 
 def with_eager_types() -> Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """Operator -> what makes a decomposition with eager mode's type of PyTorch's, which is its tracing rule as well."""
+    """Operator -> a function that gives PyTorch's decomposition, which is its tracing rule too, eager mode's type."""
     aten: Any = torch.ops.aten
     return {
         aten.block_diag.default: _block_diag,
@@ -46,7 +47,7 @@ def _typed(dtype_of: Callable[[torch.Tensor, torch.Tensor], torch.dtype]) -> Cal
 
 
 def _scaled(gradient: torch.Tensor, mask: torch.Tensor) -> torch.dtype:
-    """Of ``gradient * mask * scale``, where the scale is a float."""
+    """The type of ``gradient * mask * scale``, where the scale is a float."""
     found = torch.result_type(gradient, mask)
     return found if found.is_floating_point or found.is_complex else torch.get_default_dtype()
 
@@ -79,7 +80,7 @@ def _block_diag(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _addr(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A scalar is expanded to a matrix, and counts as one."""
+    """A scalar is expanded to a matrix, and has its priority."""
 
     def decomposition(x: torch.Tensor, *vectors: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
         dtype = functools.reduce(torch.promote_types, [one.dtype for one in (x, *vectors)])

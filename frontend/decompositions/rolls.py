@@ -1,7 +1,7 @@
 """Decomposes ``roll`` of a tensor that may be empty: two slices.
 
-PyTorch's decomposition divides by a size, and asks first whether it is 0. It also gathers by a remainder, and that
-division takes five times as long as two copies.
+PyTorch's decomposition divides by a size, and guards on that being 0. It also gathers by a remainder, a division that
+takes five times as long as two copies.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Any:
-    """Eager mode's errors for lengths that are negative or are not as many as there are elements. They are reported
-    without a host read; the operator reads no element that is none, whatever the lengths are.
+    """Raises eager mode's errors for lengths that are negative or whose sum is not the number of elements, without a
+    host read; the operator itself reads no element out of range, whatever the lengths are.
 
-    Where the operator itself checks nothing (offsets; ``unsafe``) or has another error, it stays a call, and on GPUs,
-    where a failed check would end the process. It has no error for lengths of fewer rows than the data has: whether
-    there are as many is a guard.
+    If the operator checks nothing (offsets; ``unsafe``) or raises another error, it stays a call, and on GPUs too,
+    where a failed check would end the process. It has no error for lengths of fewer rows than the data has: that there
+    are as many is a guard.
     """
     given = lengths if offsets is None else offsets
     position = axis % max(data.dim(), 1)

@@ -1,8 +1,8 @@
 """Decomposes softmax, log_softmax and logsumexp along a dim that may be empty.
 
-Eager mode's softmax of nothing is nothing, while ``amax`` refuses to take the largest of nothing: PyTorch's
-decompositions (``_softmax_unbacked_safe_amax``) make it a guard that there is something, or put -inf behind each row.
-Here it is the ``amax`` of ``torch._prims``, which asks for nothing.
+Eager mode's softmax of an empty tensor is empty, while ``amax`` raises an error for one: PyTorch's decompositions
+(``_softmax_unbacked_safe_amax``) guard that it is not empty, or append -inf to each row. Here it is the ``amax`` of
+``torch._prims``, which does not check.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def log_softmax_of_empty_dims(rule: Rule) -> Rule:
 
 @functools.cache
 def logsumexp_of_empty_dims(rule: Rule) -> Rule:
-    """The decomposition of ``aten.logsumexp``, which asks whether there is an element. Of nothing it is -inf."""
+    """The decomposition of ``aten.logsumexp``, which guards on emptiness. Of no element it is -inf."""
 
     def decomposition(x: torch.Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
         if x.is_complex() or not any(isinstance(size, torch.SymInt) for size in x.shape):
@@ -63,7 +63,7 @@ def logsumexp_of_empty_dims(rule: Rule) -> Rule:
 
 
 def _with_dims(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """A result of a reduction with the dims that it reduced, as such of size 1."""
+    """The result of a reduction with its reduced dims as dims of size 1."""
     for dim in sorted(dims):
         x = x.unsqueeze(dim)
     return x

@@ -50,9 +50,9 @@ Wrap = Callable[[Decomposition], Decomposition]
 
 
 def decomposition_table(eager_draws: bool = True) -> dict[Any, Decomposition]:
-    """Operator -> decomposition: Inductor's choice, less ``KEPT``, with ``OURS`` and ``CHANGED``, then results laid
-    out as in eager mode. ``eager_draws``: operators that draw random numbers are taken apart on other devices than
-    CPUs only."""
+    """Operator -> decomposition: Inductor's choice, without ``KEPT``, with ``OURS`` and ``CHANGED``, then results laid
+    out as in eager mode. ``eager_draws``: operators that draw random numbers are decomposed on other devices than CPUs
+    only."""
     table = {op: rule for op, rule in inductor_table().items() if getattr(op, "overloadpacket", op) not in KEPT}
     table |= torch_decompositions(MORE_OF_PYTORCH)
     table |= dict(OURS) | foreach_rules()
@@ -119,7 +119,7 @@ def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_its_own_channel(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``max_unpool``, which places all channels in one row: what is outside of its channel is
+    """The decomposition of ``max_unpool``, which flattens all channels into one row: an index outside of its channel is
     out of range, as in eager mode."""
 
     def decomposition(x: torch.Tensor, index: torch.Tensor, output_size: Sequence[int], *args: Any) -> Any:
@@ -145,9 +145,9 @@ def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of adaptive pooling, which asks whether windows are equal: a graph for each answer. Either way
-    it would be a call of an operator, but for one window over everything: its size is a constant before PyTorch 2.13,
-    and of several NaN it names another one than eager mode."""
+    """The decomposition of adaptive pooling, which guards on windows being equal, with a graph for each outcome. In
+    both cases it would be a library call, except for one window over everything: its size is a constant before PyTorch
+    2.13, and of several NaN it returns the index of another one than eager mode."""
 
     def decomposition(x: torch.Tensor, output_size: Sequence[int]) -> Any:
         if all(isinstance(size, int) and size == 1 for size in output_size):

@@ -1,11 +1,11 @@
 """Items of tensors at indices that C++ would make constant: ``x[:, n - 1]`` at a size, ``x[i]`` at data.
 
-For a size, C++ would make a graph for each value. An index in the data is a tensor ``i`` without dims, or a number read
-from one.
+C++ specialises a size among the indices, with a graph for each value. A data-dependent index is a tensor ``i`` without
+dims, or a number read from one.
 
-What is read is a view by ``select``, as in eager mode, and so is what is written at a size. A write at an index in the
-data is an ``index_put``, which reads the index where it is used: a row of a key-value cache is written without waiting
-for the host.
+Reads are views by ``select``, as in eager mode, and so are writes at a size. A write at a data-dependent index is an
+``index_put``, which reads the index where it is used: a row of a key-value cache is written without waiting for the
+host.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def get_item(x: torch.Tensor, key: Any) -> torch.Tensor:
 
 
 def _with_numbers(one: Any) -> Any:
-    """A slice whose bounds are no tensors."""
+    """A slice whose bounds are not tensors."""
     if not isinstance(one, slice):
         return one
     return slice(*(bound.item() if _is_index(bound) else bound for bound in (one.start, one.stop, one.step)))
@@ -56,8 +56,8 @@ def set_item(x: torch.Tensor, key: Any, value: Any) -> None:
 
 
 def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
-    """Whether C++ would make a number of an index of the key, the second argument: one in the data, or a size in a
-    tuple (one that is alone it takes as it is)."""
+    """Whether C++ would specialise an index of the key, the second argument: a data-dependent one, or a size in a tuple
+    (a size alone stays symbolic)."""
     x, key = args[:2]
     if not isinstance(x, torch.Tensor) or x.layout != torch.strided or items_are_indexed():
         return False
@@ -71,8 +71,8 @@ def elements_of(key: Any) -> tuple[Any, ...]:
 
 
 def selections(rank: int, elements: tuple[Any, ...], chosen: Chosen | None = None) -> list[tuple[int, int]]:
-    """For each element of a key that is ``chosen`` (by default that C++ would make a number of) its dim, where those
-    before are gone, and its position."""
+    """For each element of a key that is ``chosen`` (by default those that C++ would specialise) its dim, after earlier
+    ones are removed, and its position."""
     found, dim = [], 0
     others = rank - sum(map(_dims, elements))
     for position, one in enumerate(elements):
@@ -108,7 +108,7 @@ def _is_basic(one: Any) -> bool:
 
 
 def _dims(one: Any) -> int:
-    """How many dims an element of a key is for, but for an ellipsis."""
+    """The number of dims that an element of a key indexes, except for an ellipsis."""
     if one is None or one is Ellipsis or isinstance(one, bool):
         return 0
     is_mask = isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8)

@@ -1,7 +1,7 @@
 """Fills uninitialised memory under ``torch.use_deterministic_algorithms(True)``, as eager mode does.
 
-That is NaN or the largest integer (``torch.utils.deterministic.fill_uninitialized_memory``), so that what is read is
-the same each time. Frames have a guard on the setting.
+The value is NaN or the largest integer (``torch.utils.deterministic.fill_uninitialized_memory``), so that reads are
+reproducible. Frames have a guard on the setting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EMPTY = (
 
 
 def with_filled_memory(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """The decomposition table while operators are to be deterministic, and else as it is."""
+    """The decomposition table with such fills while deterministic algorithms are on; else unchanged."""
     setting: Any = torch.utils.deterministic
     if not (torch.are_deterministic_algorithms_enabled() and setting.fill_uninitialized_memory):
         return table

@@ -1,7 +1,7 @@
 """Decomposes interpolation of images. Its gradient is eager mode's operator.
 
-PyTorch traces the gradient of the parts: a scatter for each point of a window, 4 of a bilinear and 16 of a bicubic one,
-which adds one element after the other. The operator adds along rows.
+PyTorch traces the gradient of the decomposition: a scatter for each point of a window, 4 of a bilinear and 16 of a
+bicubic one, which adds one element after the other. The operator adds along rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
 
 
 def _require_elements(x: torch.Tensor, result: torch.Tensor) -> None:
-    """Eager mode refuses sizes of 0, which PyTorch's decompositions do not ask for."""
+    """Raises eager mode's error for sizes of 0, which PyTorch's decompositions do not check."""
     for size in (*x.shape[1:], *result.shape[2:]):
         if is_general(size) and not is_unbacked(size) and not size > 0:
             raise RefusedCall("Input and output sizes should be greater than 0")

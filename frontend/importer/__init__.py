@@ -1,1 +1,1 @@
-"""FX graph to the ``imported`` stage."""
+"""Imports FX graphs as IR: the stage ``imported``."""

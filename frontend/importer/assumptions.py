@@ -58,10 +58,10 @@ class Assumption:
 
 
 class Assumptions:
-    """Parsed and consistent: OptionError for a text that is no condition, ContradictionError for those that cannot all
-    hold. ``fn``, if given, tells which arguments there are, and in which frames they have these names.
+    """Parsed and consistent assumptions. OptionError for a text that is no condition, ContradictionError for
+    contradicting ones. ``fn``, if given, defines which arguments there are, and in which frames they have these names.
 
-    Equal for equal texts about functions of one code: methods of layers of one class.
+    Equal for equal texts about functions with the same code: methods of layers of one class.
     """
 
     def __init__(self, texts: Sequence[str], fn: Any = None, origin: str = ORIGIN) -> None:
@@ -86,15 +86,16 @@ class Assumptions:
         return self.texts, self.parameters and tuple(self.parameters), self.code
 
     def __getstate__(self) -> dict[str, Any]:
-        """Code is not pickled: where it is not known, a name is taken for the argument in every frame."""
+        """Without the code object, which cannot be pickled: names then denote arguments in every frame."""
         return {**self.__dict__, "code": None}
 
     def __deepcopy__(self, memo: Any) -> Assumptions:
         return self  # nothing in it changes
 
     def over(self, known: Mapping[str, Expr]) -> list[tuple[Assumption, Condition]]:
-        """Each as a condition over what ``known`` has for its names (sizes and integers of one call). Left out where it
-        has not all of them: an argument may be missing, or no tensor. OptionError for a size that no tensor has."""
+        """(assumption, condition) pairs, each condition over the sizes and integers of one call that ``known`` has for
+        names. Left out if it lacks one: an argument may be missing, or no tensor. OptionError for a dim that a tensor
+        does not have."""
         roots = {_root(name) for name in known}
         found = []
         for item in self.items:
@@ -108,10 +109,11 @@ class Assumptions:
         return found
 
     def tie(self, env: Any) -> None:
-        """Makes guards of all that this graph can check. Sizes that break one are traced anew, and meet the error here.
+        """Makes guards of all assumptions about inputs of this graph. Sizes that violate one are traced anew, and get
+        the error here.
 
-        An argument that a graph does not take (after a graph break) is left to the others. OptionError for a size that
-        its tensor does not have; ShapeConstraintError for sizes at hand for which an assumption does not hold.
+        An argument that the graph does not take (after a graph break) is left to other graphs. OptionError for a dim
+        that its tensor does not have; ShapeConstraintError if the hints violate an assumption.
         """
         if not self.items or env is None:
             return
@@ -131,9 +133,9 @@ class Assumptions:
                 requirements.guard(item.condition.substitute(values), item.origin)
 
     def _of_this_frame(self) -> Sequence[Assumption]:
-        """Those that are about variables of the frame that is being compiled. After a graph break the rest of the
-        function is a frame of its own, in which a name may stand for another tensor; so it does in functions that are
-        called from there."""
+        """The assumptions about variables of the frame that is being compiled. After a graph break the rest of the
+        function is a frame of its own, in which a name may stand for another tensor; the same holds for functions that
+        are called."""
         frame = compiled_code()
         if frame is None or self.code is None or frame is self.code:
             return self.items
@@ -242,7 +244,7 @@ def _parse(text: str, origin: str) -> Assumption:
 
 
 class _NotAllowed(Exception):
-    """The part of a text that is none of the grammar's."""
+    """A part of a text that the grammar does not allow."""
 
     def __init__(self, node: ast.AST) -> None:
         super().__init__(ast.unparse(node))
@@ -292,7 +294,7 @@ def _dim(value: ast.expr, dim: ast.expr) -> Expr:
 
 
 def _is_value(node: ast.expr) -> bool:
-    """An argument, or a part of one: ``x``, ``xs[0]``, ``d['k']``, ``self.weight``."""
+    """Whether an expression is an argument or a part of one: ``x``, ``xs[0]``, ``d['k']``, ``self.weight``."""
     match node:
         case ast.Name():
             return True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Constant:
-    """A Python object of the graph that is no tensor (a subgraph): templates name it."""
+    """A Python object of the graph that is not a tensor (a subgraph): call templates refer to it by name."""
 
     value: Any
 
@@ -63,8 +63,7 @@ def emit_symbol(importer: Importer, row: SymbolRow) -> None:
 
 
 def unchecked(row: SymbolRow, values: list[Any]) -> SymbolRow:
-    """What is known of a data-dependent size without any check: that it is none below 0, where an input shows it as a
-    size."""
+    """The facts about an unbacked size that need no check: that it is at least 0, if an input has it as a size."""
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     is_size = any(size_expr(size) == Expr.symbol(row.name) for tensor in tensors for size in tensor.size())
     return replace(row, min=0 if is_size else -INT64_MAX, max=INT64_MAX)
@@ -88,7 +87,8 @@ def bind_layout(
     *,
     negated: bool = False,
 ) -> None:
-    """Says where a tensor's elements lie. ``negated``: they are those in memory times -1."""
+    """Emits the ``symshape.bind`` of a tensor, which gives its layout. ``negated``: its elements are those in memory
+    times -1."""
     operands = [importer.sizes.value(e) for e in (*layout.sizes, *layout.strides, layout.offset)]
     attributes: dict[str, ir.Attribute] = {} if device == importer.device else {"device": ir.StringAttr.get(device)}
     if negated:
@@ -118,7 +118,7 @@ def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: A
 
 
 def define_offset(importer: Importer, node: torch.fx.Node, fake: Any) -> None:
-    """A symbol that first appears as the offset of a view is arithmetic on what the call was given."""
+    """Defines a symbol that first occurs as the storage offset of a view, by arithmetic on the call's arguments."""
     layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
     if layout is None or layout[2].as_int() is not None or not is_new_symbol(importer, layout[2]):
         return
@@ -132,15 +132,15 @@ def is_new_symbol(importer: Importer, expr: Expr) -> bool:
 
 
 def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value:
-    """An integer that a library call computes: a new symbol."""
+    """Emits a new symbol for an integer that a library call computes."""
     if is_new_symbol(importer, expr):
         return emit_unbacked(importer, result, next(iter(expr.symbols)), "number")
     return result
 
 
 def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, ir.Value], defined: ResultDims) -> None:
-    """Where an assertion says what a size of a result is (``torch._check(y.shape[0] == x.shape[0])``), the tracer has
-    that in place of the symbol, and takes the assertion for true: the size is read, and checked before any use.
+    """Emits the check of an assertion on a size of a result (``torch._check(y.shape[0] == x.shape[0])``): the tracer
+    has replaced the size's symbol and drops the assertion. The size is read, and checked before any use.
 
     ``results``: the values of the node's results, by position. ``defined``: where symbols are read as they are.
     """
@@ -160,7 +160,7 @@ def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, i
 
 
 def check_item(importer: Importer, node: torch.fx.Node, source: ir.Value, expr: Expr) -> None:
-    """The same for an ``item``, of which is asserted that it is ``expr``."""
+    """As ``check_replaced``, for an ``item`` that is asserted to equal ``expr``."""
     for symbol in node.meta.get("unbacked_bindings") or ():
         read = Expr.symbol(str(symbol))
         if read not in importer.sizes:
@@ -178,7 +178,8 @@ def _expect_equal(importer: Importer, read: Expr, expr: Expr) -> None:
 def emit_unbacked(
     importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0, *, anything: bool = False
 ) -> ir.Value:
-    """``anything``: what the tracer knows of the symbol has not been checked, and is no fact."""
+    """Emits an unbacked symbol. ``anything``: the tracer's facts about it have not been checked, and are not
+    emitted."""
     symbol = symbols_of(importer.env).get(name)
     low, high = (None, None) if anything else symbol_range(importer.env, symbol)
     i64 = ir.IntegerType.get_signless(64)

@@ -1,9 +1,9 @@
-"""Imports ``flex_attention``: score and mask functions become functions of a tile.
+"""Imports ``flex_attention`` as ``host.attention``: score and mask functions become functions of a tile.
 
 ``host.attention`` loops over the tiles that the block mask lists.
 
-Both functions are given for one score. As in PyTorch's own rule they are mapped over batch, heads, rows and columns,
-and what comes of that is traced for a tile of any size, at any place.
+Both functions are given for a single score. As in PyTorch's own rule they are mapped over batch, heads, rows and
+columns, and the result is traced for a tile of any size, at any position.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def import_attention(importer: Importer, node: torch.fx.Node, import_function: I
 
 
 def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
-    """Kept where what is asked for is nothing that this project's kernels compute."""
+    """The arguments of the operator. Kept if they ask for something that this project's kernels do not compute."""
     given: Any = node.args
     *tensors, score, block_mask, scale, _options, score_captures, mask_captures = given
     fakes = [tensor.meta["val"] for tensor in tensors]
@@ -119,7 +119,8 @@ def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
 
 @dataclass(frozen=True)
 class _Traced:
-    """A function of ``host.attention``. ``sized``: the arguments whose sizes are not 0; ``like``: see ``Subgraph``."""
+    """A traced function of ``host.attention``. ``sized``: the arguments whose sizes are not 0; ``like``: see
+    ``Subgraph``."""
 
     name: str
     graph: torch.fx.GraphModule
@@ -128,8 +129,8 @@ class _Traced:
 
 
 def _traced(one: _Attention, returned: Sequence[torch.Tensor]) -> list[_Traced]:
-    """The functions of ``host.attention``, in order. Kept where what is given for one score cannot be
-    mapped over a tile (it draws random numbers, or asks for a value), and where a trace would add a guard."""
+    """The functions of ``host.attention``, in order. Kept if a function of a single score cannot be mapped over a tile
+    (it draws random numbers, or branches on a value), or if its trace would add a guard."""
     query: torch.Tensor = one.tensors[0].meta["val"]
     dtype = torch.float32 if query.dtype in _HALF_TYPES else query.dtype
     mode = mode_of(query)
@@ -162,8 +163,8 @@ def _traced(one: _Attention, returned: Sequence[torch.Tensor]) -> list[_Traced]:
 
 
 def _short(one: _Attention, env: Any, output: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
-    """Query, key, value and output of any length and of one batch, laid out in the order of the graph's. None where
-    the graph's leave gaps, and where it is not known how many heads share one of the key."""
+    """Query, key, value and output of any length and of batch 1, with the strides' order of the graph's. None if the
+    graph's are not dense, or if it is not known how many query heads share a key head."""
     fakes = [node.meta["val"] for node in one.tensors]
     (batch, heads, rows, features), (_, of_key, columns, _), (*_, each) = (fake.shape for fake in fakes)
     if not all(type(size) is int for size in (heads, of_key, features, each)) or heads % max(of_key, 1):
@@ -190,7 +191,7 @@ def _short(one: _Attention, env: Any, output: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _is(size: Any, number: int) -> bool:
-    """Without a question about a symbol."""
+    """Whether a size is known to be a number, without a guard."""
     return type(size) is int and size == number
 
 
@@ -235,7 +236,7 @@ def _whole(one: _Attention, dtype: torch.dtype, returned: Sequence[torch.Tensor]
 
 def _scores(one: _Attention, dtype: torch.dtype) -> Callable[..., Any]:
     def scores(tile: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """(batch, heads, rows, columns) of products -> what the softmax is taken of, and the maximum of each row."""
+        """(batch, heads, rows, columns) of products -> the operand of the softmax, and the maximum of each row."""
         held = dict(zip(one.captures, rest[4:]))
         indices = [torch.arange(size) + first for size, first in zip(tile.size(), rest[:4])]
         score, mask = (
@@ -262,7 +263,8 @@ def _weights(scores: torch.Tensor, largest: torch.Tensor) -> tuple[torch.Tensor,
 
 
 def _mapped(function: Callable[..., Any], captured: Sequence[Any], tensors: int) -> Callable[..., Any]:
-    """A function of ``tensors`` scores and four indices, over all of them: the batch is the first dim of the result."""
+    """A function of ``tensors`` scores and four indices, mapped over all of them: the batch is the first dim of the
+    result."""
 
     def one(*args: Any) -> Any:
         return function(*args, *captured)

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 def import_cond(importer: Importer, node: torch.fx.Node, import_function: ImportFunction) -> list[Any]:
-    """The values of a ``cond`` node's results. Kept where it has to be a library call, and then nothing was written.
+    """The values of a ``cond`` node's results. Raises Kept, with nothing emitted, if it must stay a library call.
 
-    ``import_function`` adds a branch to the module. A predicate over sizes holds in the true branch, its negation in
-    the false one, and neither anywhere else. Sizes in which the branches differ are new symbols, of which is known
-    that they are one of the two.
+    ``import_function`` adds a branch to the module. A predicate over sizes is a fact in the true branch, its negation
+    in the false one, and neither anywhere else. Sizes in which the branches differ are new symbols, with the fact that
+    each is one of the two.
     """
     predicate, true, false, arguments = node.args
     fakes = list(node.meta["val"])
@@ -106,7 +106,7 @@ def _size_of(returned: Any, dim: int) -> Expr:
 
 
 def _assume_merged(importer: Importer, size: Expr, sizes: list[Expr]) -> None:
-    """A size of a result is that of one of the branches. Nothing is known where that is computed in the branch."""
+    """Emits the fact that a size of a result is that of one of the branches. No fact if a branch computes it."""
     if not all(Expr.symbol(name) in importer.sizes for one in sizes for name in one.symbols):
         return
     low, high = minimum(*sizes), maximum(*sizes)

@@ -84,13 +84,13 @@ class Importer:
     collectives: int = 0  # of the function, so far
 
     def mark(self, call: Any, node: torch.fx.Node, *, fresh: bool = False, checked: bool = False) -> None:
-        """Says of a call what it does besides returning results."""
+        """Sets the attributes of a call for its effects."""
         number = self.collectives if communicates(node) else None
         self.collectives += number is not None
         mark_call(call, fresh=fresh, draws=draws(node), checked=checked, collective=number)
 
     def free_name(self, wanted: str) -> str:
-        """A name that no function of the module has."""
+        """A name for a function that the module does not have yet."""
         taken = {function_name(op) for op in self.module.body.operations}
         names = (f"{wanted}{suffix}" for suffix in ("", *(f"_{i}" for i in range(1, len(taken) + 1))))
         return next(name for name in names if name not in taken)
@@ -116,13 +116,13 @@ def import_graph(
     device: str = "cpu",
     written: Sequence[int] = (),
 ) -> Imported:
-    """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
+    """Imports a functional ATen graph whose nodes have fake values in ``meta["val"]``.
 
-    The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
-    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``kind``: "inference", "forward" or
-    "backward"; the last is only called after another one of the same ShapeEnv, which has checked the guards.
-    ``device``: that the graph's kernels run on; binds of tensors on others say so. ``written``: for each result the
-    argument that the caller copies it to (``written_inputs``).
+    The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat, ``i1``
+    for SymBool, ``none`` for everything else. ``kind``: "inference", "forward" or "backward"; a backward graph is only
+    called after a forward graph of the same ShapeEnv, which has checked the guards. ``device``: of the graph's kernels;
+    binds of tensors on other devices are marked. ``written``: for each result the argument that the caller copies it to
+    (``written_inputs``). CompileError for a graph that cannot be imported.
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
@@ -139,7 +139,7 @@ def _reads_offsets(gm: torch.fx.GraphModule) -> bool:
 
 
 def _create_function(module: ir.Module, gm: torch.fx.GraphModule, name: str) -> tuple[ir.Block, list[Any]]:
-    """A function of the module without a body, and what its arguments look like."""
+    """A function of the module with an empty body, and the fake values of its arguments."""
     fill_values(gm)
     fakes = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
     types = [type_of(value) for value in fakes]
@@ -163,7 +163,8 @@ def _import_body(
     facts: Callable[[], None],
     subgraph: Subgraph | None = None,
 ) -> None:
-    """Symbols, layouts of arguments, what ``facts`` writes, then the nodes. ``subgraph``: where it is one."""
+    """Emits symbols, layouts of arguments, what ``facts`` emits, then the nodes. ``subgraph``: the subgraph, if it is
+    one."""
     block = importer.sizes.block
     with ir.InsertionPoint(block):
         for row in rows:
@@ -180,8 +181,8 @@ def _import_body(
 
 
 def _import_subgraph(outer: Importer, subgraph: Subgraph) -> None:
-    """Adds the function of a subgraph. Facts of symbols are those of the whole graph, and what its predicate says; of a
-    data-dependent size only that it is one: the rest comes from checks that may not have run."""
+    """Adds the function of a subgraph. Facts about symbols are those of the whole graph and its predicate; of an
+    unbacked size only that it is a size: other facts come from checks that may not have run."""
     block, fakes = _create_function(outer.module, subgraph.graph, subgraph.name)
     importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files, device=outer.device)
     mark_subgraph(block.owner)
@@ -247,7 +248,7 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
 
 
 def _known_size(importer: Importer, value: Any) -> ir.Value | None:
-    """A size whose symbols are all defined is arithmetic on them, whatever node computes it."""
+    """A size over defined symbols, emitted as arithmetic on them instead of as the node that computes it; else None."""
     try:
         expr = size_expr(value)
         known = all(Expr.symbol(name) in importer.sizes for name in expr.symbols)
@@ -303,7 +304,7 @@ def _is_fresh(target: Any) -> bool:
 
 
 def _is_custom(target: Any) -> bool:
-    """Whether what is known of an op's results comes from a user's rule, or was found by running it."""
+    """Whether an operator's fake results come from a user's rule, or were inferred by running it."""
     return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "prim", "symshape")
 
 
@@ -334,14 +335,14 @@ def _import_assert(importer: Importer, node: torch.fx.Node) -> Any:
 
 
 def _own_message(text: str) -> str:
-    """The message that came with an assertion; "" for the tracer's, which shows symbols of a graph before this one."""
+    """The user's message of an assertion; "" for the tracer's, which has symbols of an earlier graph."""
     return "" if text.startswith("Runtime assertion failed for expression") else text
 
 
 def _import_subgraphs(
     import_operator: Callable[[Importer, torch.fx.Node, ImportFunction], list[Any]],
 ) -> Callable[[Importer, torch.fx.Node], Any]:
-    """An operator with subgraphs: they become functions, or it is a library call that says why."""
+    """An import rule of an operator with subgraphs: they become functions; or it is a library call, with the reason."""
 
     def imported(importer: Importer, node: torch.fx.Node) -> Any:
         try:
@@ -440,7 +441,7 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
 
 def _copied_to(items: Sequence[Any], written: Sequence[int]) -> dict[Any, int]:
     """For each returned node the argument that it is copied to, or the mark of a value made of an input; without nodes
-    that are returned in another role as well."""
+    that are returned in another role too."""
     found: dict[torch.fx.Node, set[int]] = {}
     for item, place in zip(items, written):
         if isinstance(item, torch.fx.Node):
@@ -450,7 +451,7 @@ def _copied_to(items: Sequence[Any], written: Sequence[int]) -> dict[Any, int]:
 
 
 def _import_subgraph_output(importer: Importer, subgraph: Subgraph) -> list[ir.Type]:
-    """The return: what is given to the next step of a loop has the layout of what was given to this one."""
+    """Emits the return. A value carried to the next step of a loop gets the layout of the argument for it."""
     returned = []
     for position, item in enumerate(subgraph.returned):
         value = importer.values[item] if isinstance(item, torch.fx.Node) else item

@@ -2,8 +2,8 @@
 
 ``host.while``, ``host.scan`` and ``host.associative_scan`` call these.
 
-A function is called with tensors of one layout at every step: what is given to the operator, and what its body returns
-for the next step, is copied where it has other strides.
+A function is called with tensors of one layout at every step: operands of the operator, and values that its body
+carries to the next step, are copied if they have other strides.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _listed(argument: Any) -> Any:
 def _operands(
     importer: Importer, given: Sequence[Any], body: NamedGraph, slices: range
 ) -> list[tuple[ir.Value, Any, Any]]:
-    """Of each operand its value, the layout of the copy that is needed of it (None: none), and what it looks like."""
+    """For each operand its value, the layout of the copy that it needs (None: no copy), and its fake value."""
     values, fakes = operands_of(importer, given), [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in given]
     layouts = [
         layout_of_copy(importer, fake, like, sliced=i in slices)
@@ -109,7 +109,7 @@ def _operands(
 def _import_functions(
     importer: Importer, graphs: Sequence[NamedGraph], carried: int, import_function: ImportFunction
 ) -> list[str]:
-    """The names of the functions. The last is the body: what it carries gets the layout of its arguments."""
+    """The names of the functions. The last is the body: values that it carries get the layout of its arguments."""
     names = []
     for graph, name in graphs:
         is_body = graph is graphs[-1][0]
@@ -121,8 +121,8 @@ def _import_functions(
 
 
 def _check_results(importer: Importer, node: torch.fx.Node, stacked: bool) -> None:
-    """Kept where a result is neither a tensor nor an integer, or where only the function knows a size of one.
-    ``stacked``: how many steps there are is known when they are done."""
+    """Kept if a result is neither a tensor nor an integer, or has a size that only the function knows. ``stacked``:
+    results with the number of steps as a size, which is known after the loop."""
     for fake in node.meta["val"]:
         if isinstance(fake, torch.Tensor) and isinstance(type_of(fake), ir.RankedTensorType):
             layout = layout_of(fake)

@@ -17,12 +17,12 @@ _COMPARE = {"eq": sympy.Eq, "ne": sympy.Ne, "ge": sympy.Ge}
 
 
 class Requirements:
-    """``require`` of a compile: ``requirements(condition, reason)``. A requirement is never dropped: CompileError where
-    it cannot become a guard.
+    """The callable ``require`` of a compile: ``requirements(condition, reason)`` adds a guard. It is never dropped:
+    CompileError if it cannot become a guard.
 
-    Forward and backward have one ShapeEnv, and Dynamo checks its guards before it runs either: what backward requires
-    is known before forward runs. Inputs that break a requirement are compiled for anew. ``made``: all so far, for a
-    cache that gives them back.
+    Forward and backward have one ShapeEnv, and Dynamo checks its guards before it runs either: requirements of backward
+    are known before forward runs. Inputs that violate one are compiled for anew. ``made``: all requirements so far,
+    which a cache hit adds again.
     """
 
     def __init__(self, env: Any) -> None:
@@ -42,14 +42,14 @@ class Requirements:
         self.made.append((condition, reason))
 
     def could_be(self, condition: Condition) -> bool:
-        """Whether a condition can still be required of the inputs at hand."""
+        """Whether a condition can still be required, that is, holds at the hints."""
         hints = {name: symbol_hint(self.env, self.symbols[name]) for name in condition.symbols & set(self.symbols)}
         values = {name: hint for name, hint in hints.items() if hint is not None}
         known = len(values) == len(condition.symbols)
         return known and condition.evaluate(values) and not are_guards_closed(self.env)
 
     def guard(self, condition: Condition, origin: str, what: str = "") -> None:
-        """Adds a guard that holds for the sizes first seen; ``what`` is said if that is not possible."""
+        """Adds a guard that holds at the hints; ``what`` describes it in the error if that is not possible."""
         what = what or f"`{condition}` cannot be checked"
         if condition.as_bool() is True:
             return

@@ -1,8 +1,8 @@
 """Aliasing of returned tensors: which is a view of which, as the caller can observe.
 
-Eager mode returns the view ``v[1:]`` with ``v`` as its base: what is written to one by way of autograd is seen by the
-other, and AOTAutograd asks for the base when a later graph writes to one of them. ``v.detach()`` is in the same memory,
-but is no view of it to autograd. Kernels do not care; so the graph says it of what it returns.
+Eager mode returns the view ``v[1:]`` with ``v`` as its base: autograd makes writes to one visible in the other, and
+AOTAutograd reads the base when a later graph writes to one of them. ``v.detach()`` shares the memory, but is no view of
+it for autograd. Kernels do not distinguish these, so the graph records it for its results.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from symshape.frontend.bridge.operators import is_view
 
 
 def relations(graph: torch.fx.Graph, kind: str) -> Mapping[torch.fx.Node | None, str]:
-    """``OWN``, ``VIEW`` or ``DETACHED``, of each node that a graph returns together with others in the same memory.
+    """``OWN``, ``VIEW`` or ``DETACHED`` for each node that a graph returns together with others in the same memory.
 
-    ``kind``: of the graph. What a forward graph returns of a type that has gradients AOTAutograd makes a view of its
-    base itself, and what shares memory with an argument; gradients are nobody's views.
+    ``kind``: of the graph. For results of a forward graph with a differentiable type AOTAutograd itself makes views of
+    their bases, and results that share memory with an argument; gradients are no views.
     """
     if kind == "backward":
         return {}

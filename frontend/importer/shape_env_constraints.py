@@ -21,9 +21,9 @@ def import_constraints(sizes: Sizes, env: Any, guards_hold: bool = False) -> Non
     """Emits one ``symshape.assume`` for each distinct guard whose symbols this graph defines.
 
     Dynamo checks these guards before the compiled code runs, so here they are facts. A guard over symbols of another
-    graph says nothing about this one and is left out. Where nobody but us checks them they are ``symshape.guard``,
-    unless ``guards_hold``: another graph has checked them. What floats decide is not in the IR, which has sizes only;
-    the entry checks it all the same (``symshape.traced_entry``).
+    graph is left out. If compiled code itself must check them (``symshape.jit``) they are ``symshape.guard``, unless
+    ``guards_hold``: another graph has checked them. Conditions on floats are not in the IR, which has sizes only; the
+    entry checks them all the same (``symshape.traced_entry``).
     """
     if guards_are_ours(env) and not guards_hold:
         for constraint in open_guards(env, sizes):

@@ -15,7 +15,7 @@ from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from
 
 @dataclass(frozen=True)
 class Known:
-    """A condition that holds whenever the compiled code runs, and the file and line that it comes from."""
+    """A condition that holds whenever the compiled code runs, and its source line."""
 
     condition: Condition
     file: str

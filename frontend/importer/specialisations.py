@@ -26,8 +26,8 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class Specialisation:
-    """``text`` is what holds ("x.size(0) == 5"), ``reason`` how it came about, ``lines`` those (``file:line``)
-    that made it so: none where it is only what was seen at the first call."""
+    """``text``: the equality ("x.size(0) == 5"), ``reason``: how it came about, ``lines``: the ``file:line`` that
+    caused it; empty if it was only observed at the first call."""
 
     text: str
     reason: str
@@ -51,7 +51,7 @@ def plain_source(source: str) -> str:
 
 
 def specialisations(env: Any) -> list[Specialisation]:
-    """All that tracing pinned, each once: to constants first, then sizes to one another."""
+    """All specialisations of a trace, each once: first those to constants, then equalities of sizes."""
     if env is None:
         return []
     names = _names(env)
@@ -100,7 +100,7 @@ def _first_call(env: Any) -> Iterator[Specialisation]:
 
 
 def _replaced(env: Any, names: Mapping[str, str]) -> Iterator[Specialisation]:
-    """Symbols that PyTorch no longer uses, for something is known to be equal."""
+    """Symbols that the ShapeEnv has replaced because of an equality."""
     for symbol, value, (file, line) in replacements(env):
         try:
             condition = equals(Expr.symbol(str(symbol)), from_sympy(value))
@@ -113,8 +113,8 @@ def _replaced(env: Any, names: Mapping[str, str]) -> Iterator[Specialisation]:
 
 
 def _guarded(env: Any, names: Mapping[str, str]) -> Iterator[Specialisation]:
-    """Equalities that PyTorch cannot solve for a symbol. Not divisibility, which pins nothing, nor what follows from
-    the other conditions."""
+    """Equality guards that PyTorch cannot solve for a symbol. Without divisibility, which specialises nothing, and
+    without those implied by other conditions."""
     solved = {str(symbol) for symbol, _, _ in replacements(env)}
     everything = known_conditions(env)
     for known in everything:
@@ -155,7 +155,7 @@ def _only_value(env: Any, size: Any) -> int | None:
 
 
 def _reasons(env: Any, tensor: InputSizes, dim: int) -> Sequence[Known]:
-    """Conditions that leave a size only one value, none of which could be left out."""
+    """A minimal set of conditions that leave a size only one value."""
     size = size_expr(tensor.sizes[dim])
     kept = known_conditions(env)
     for one in tuple(kept):

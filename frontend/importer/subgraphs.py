@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """A branch or the body of a loop: its graph, the name of its function, and what the function returns.
+    """A branch or the body of a loop: its graph, the name of its function, and its results.
 
-    ``assumed``: what the predicate of a branch says of sizes (None: nothing). ``outputs``: positions in what the graph
-    returns (None: all). ``like``: tensors whose strides the first outputs get (None: those that they have).
+    ``assumed``: the predicate of a branch, as facts about sizes (None: none). ``outputs``: indices of the graph's
+    results that are returned (None: all). ``like``: tensors whose strides the first outputs get (None: their own).
     """
 
     graph: torch.fx.GraphModule
@@ -52,7 +52,7 @@ NamedGraph = tuple[torch.fx.GraphModule, str]
 
 
 class Kept(Exception):
-    """The operator has to stay a library call; says why."""
+    """Raised if an operator must stay a library call; the text is the reason."""
 
 
 def returned_items(graph: torch.fx.GraphModule) -> list[Any]:
@@ -63,7 +63,8 @@ def returned_items(graph: torch.fx.GraphModule) -> list[Any]:
 
 @contextmanager
 def no_function_left(importer: Importer) -> Iterator[None]:
-    """What fails in here is Kept, and the functions that were written in here are removed."""
+    """On Kept, UnsupportedExpr or CompileError inside, removes the functions that were added inside, and raises
+    Kept."""
     before = len(importer.module.body.operations)
     try:
         yield
@@ -81,10 +82,11 @@ def inputs_of(graph: torch.fx.GraphModule) -> list[Any]:
 def read_graphs(
     importer: Importer, graphs: Sequence[Any], given: Any, kept: int = 0
 ) -> tuple[list[NamedGraph], list[Any]]:
-    """(graph, name of its function) of each argument that is one, and ``given`` without what no graph reads.
+    """(graph, name of its function) of each argument that is a graph, and ``given`` without operands that no graph
+    reads.
 
-    An integer that no symbol stands for is part of the traced graphs, which do not read their argument. The first
-    ``kept`` of ``given`` stay all the same. Kept where a graph is none, or has values of which nothing is known.
+    Integers without a symbol are constants of the traced graphs, which do not read their argument. The first ``kept``
+    of ``given`` stay in any case. Kept if an argument is no graph, or has values without fake values.
     """
     found = []
     for graph in graphs:
@@ -139,7 +141,7 @@ def layout_of_copy(importer: Importer, fake: Any, like: Any, *, sliced: bool = F
 
 
 def copied(importer: Importer, value: ir.Value, layout: Layout | None, fake: Any) -> ir.Value:
-    """A copy of a tensor in this layout, or the tensor where there is none."""
+    """A copy of a tensor with this layout, or the tensor itself for None."""
     if layout is None:
         return value
     op = CallOp("aten.clone.default", "($0,)", [value], [value.type]).operation
@@ -164,7 +166,7 @@ def _is_unread(graph: torch.fx.GraphModule, position: int) -> bool:
 
 
 def _without(graph: torch.fx.GraphModule, positions: list[int]) -> torch.fx.GraphModule:
-    """A graph of our own, with fewer arguments."""
+    """A copy of a graph without the arguments at these positions."""
     nodes = graph.graph.find_nodes(op="placeholder")
     for position in positions:
         graph.graph.erase_node(nodes[position])
@@ -177,7 +179,7 @@ def _returns_nothing(node: torch.fx.Node) -> bool:
 
 
 def _is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
-    """Whether the elements lie side by side, in some order of the dims."""
+    """Whether the elements are contiguous in memory, in some order of the dims."""
     waiting = [pair for pair in zip(sizes, strides) if pair[0].as_int() != 1]
     count = Expr.const(1)
     while waiting:

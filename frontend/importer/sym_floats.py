@@ -19,7 +19,7 @@ _FOLDS = {"Add": "arith.addf", "Mul": "arith.mulf"}
 
 
 def emit_real(sizes: Sizes, expr: Any) -> ir.Value:
-    """Writes a float expression; UnsupportedExpr where it is not made of sizes by + * / alone."""
+    """Emits a float expression; UnsupportedExpr if it is not made of sizes by + * / alone."""
     kind = type(expr).__name__
     if isinstance(expr, (sympy.Float, float)):
         return reals.constant(float(expr))

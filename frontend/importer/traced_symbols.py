@@ -25,7 +25,7 @@ from symshape.runtime.torch_c import first_seen
 
 @dataclass(frozen=True)
 class SymbolRow:
-    """A backed symbol: inclusive bounds, first-seen size (-1: none), the framework's name, and where it is read."""
+    """A backed symbol: inclusive bounds, hint (-1: none), the framework's name, and its binding: where it is read."""
 
     name: str
     min: int
@@ -36,8 +36,8 @@ class SymbolRow:
 
 
 class _Names:
-    """Symbols keep their names. An integer function that sizes cannot express (``int(0.3 * s0)``) is a symbol as well,
-    named after its text: whatever computes it, or has it as a size, defines it."""
+    """The names of symbols. An integer function that size expressions lack (``int(0.3 * s0)``) is a symbol too, named
+    after its text, and defined where it is computed or is a size."""
 
     def __call__(self, symbol: Any) -> str:
         return str(symbol)
@@ -52,8 +52,8 @@ _NAMES = _Names()
 def size_expr(value: Any) -> Expr:
     """An int or SymInt as an expression; 1 where the guards leave no other value.
 
-    PyTorch replaces a symbol that a guard pins, but not an expression. That a size is 1 must be seen: such a dim
-    broadcasts, whatever it is called (``x.view(-1, 4) * y`` for an x of 4 elements).
+    PyTorch replaces a symbol that a guard specialises, but not an expression. That a size is 1 must be known, since
+    such a dim broadcasts (``x.view(-1, 4) * y`` for an x of 4 elements).
     """
     if type(value) is int or not isinstance(value, torch.SymInt):
         return Expr.const(value)
@@ -63,13 +63,14 @@ def size_expr(value: Any) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 13)
 def _read(expr: Any) -> tuple[Expr, bool]:
-    """An expression, and whether it has functions: each size of a graph stands in the layouts of many tensors."""
+    """An expression, and whether it contains functions. Cached: each size of a graph occurs in the layouts of many
+    tensors."""
     named = named_expr(expr)
     return named, has_functions(named)
 
 
 def named_expr(expr: Any) -> Expr:
-    """An integer expression of the tracer, in which what is computed by way of floats is a symbol of its own."""
+    """An integer expression of the tracer, with a symbol for each part that is computed via floats."""
     return from_sympy(expr, _NAMES)
 
 
@@ -110,8 +111,8 @@ def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | Non
 
 
 def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
-    """Every place where an input shows an integer: sizes first, then integer arguments, then strides and offsets. An
-    argument may be a stride that is equal to a size, which no guard asks of a dim of size 1 or of nothing."""
+    """All places where a call's inputs have an integer: sizes first, then integer arguments, then strides and offsets.
+    (An argument may be a stride equal to a size, which no guard checks for a dim of size 1 or an empty tensor.)"""
     layouts = [(i, layout_of(value)) for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
     known = [(i, layout) for i, layout in layouts if layout is not None]
     for i, (sizes, _, _) in known:
@@ -127,12 +128,12 @@ def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
 def collect_symbols(
     values: list[Any], env: Any, *, all_needed: bool = True, offsets_needed: bool = True
 ) -> list[SymbolRow]:
-    """One row per free symbol of the inputs, in the order in which they are met.
+    """One row per free symbol of the inputs, in order of occurrence.
 
-    Raises CompileError when a symbol occurs only inside expressions that show no value of its own; without
+    Raises CompileError for a symbol that occurs only inside expressions from which it cannot be solved; without
     ``all_needed`` it is left out. Without ``offsets_needed`` an unbacked symbol that only offsets of inputs have is
-    read off one of them as if it were that: where an input begins is then no part of any result, for kernels and views
-    count from there. (A tangent is traced with the offset of an output, which it does not have.)
+    bound to one of these offsets: where an input starts then affects no result, since kernels and views count from
+    there. (A tangent is traced with the offset of an output, which it does not have.)
     """
     bindings: dict[str, str] = {}
     needed: dict[str, str] = {}
@@ -161,7 +162,8 @@ def collect_symbols(
 
 
 def _solved(expr: Expr, reading: str) -> tuple[str, str] | None:
-    """A symbol and where it is read, of a size such as ``2 * s0 + 4``: a tangent's size may be all that shows it."""
+    """(symbol, where it is read) for a size such as ``2 * s0 + 4``, solved for the symbol: a tangent's size may be the
+    only occurrence."""
     if len(expr.symbols) != 1 or has_functions(expr) or reading.endswith(".offset"):
         return None
     (name,) = expr.symbols

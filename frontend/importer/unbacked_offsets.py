@@ -13,10 +13,10 @@ _SLICE, _SELECT = torch.ops.aten.slice.Tensor, torch.ops.aten.select.int
 
 
 def start_offset(node: torch.fx.Node) -> Expr | None:
-    """The storage offset of a slice or a selection, from its start; None for any other call.
+    """The storage offset of a slice or a select, from its start; None for any other call.
 
-    Eager's rule: a negative start counts from the end; a slice then goes to the nearest position that there is, while a
-    selection out of range is an error of its own.
+    As in eager mode: a negative start counts from the end; a slice then clamps it to the dim, while a select out of
+    range is an error of its own.
     """
     source = node.args[0] if node.args else None
     if node.target not in (_SLICE, _SELECT) or not isinstance(source, torch.fx.Node):

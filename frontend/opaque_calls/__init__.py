@@ -1,1 +1,2 @@
-"""What cannot be traced with unbacked sizes becomes one operator: selection, probing, inferred fake rules."""
+"""Opaque calls: calls that cannot be traced with unbacked sizes, as one operator. Selection, probing, inferred fake
+rules."""

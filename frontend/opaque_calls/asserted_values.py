@@ -42,7 +42,7 @@ _ASSERTED: dict[Any, Callable[..., torch.Tensor]] = {torch.nn.functional.gaussia
 
 
 def assert_instead(node: torch.fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """A call of a Dynamo graph that would test values becomes one that asserts them."""
+    """Replaces a call of a Dynamo graph that tests values and raises by one that asserts them. In place."""
     function = asserting(node.target, args, kwargs)
     if function is not node.target:
         node.meta[EAGER_FORM] = node.target  # which raises the error of eager mode

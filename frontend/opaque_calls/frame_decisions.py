@@ -1,6 +1,6 @@
-"""Decisions about a frame that is traced again: where its graph breaks, which masks have lengths of their own.
+"""Decisions about a frame that is traced again: where its graph breaks, which masks are not merged.
 
-A decision that is found late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
+A decision that is made late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
 again with it.
 """
 
@@ -26,10 +26,10 @@ CallSite = tuple[str, str]  # a function that is called, and the user's line
 
 @dataclass
 class FrameDecisions:
-    """Of all frames of a function. ``breaks``: call sites before which the graph is broken, and why; ``own_lengths``:
-    call sites of masks that must not be taken for equal to earlier ones; ``views``: call sites whose sizes are asked,
-    since they decide whether the result is a view; ``refused``: lines whose questions on sizes
-    break the graph; ``integers``: sources of integers that are symbols, for they keep changing."""
+    """The decisions of all frames of a function. ``breaks``: call sites before which the graph is broken, with the
+    reason; ``own_lengths``: call sites of masks that must not be merged with equal ones; ``views``: call sites with
+    guards on the sizes that decide whether the result is a view; ``refused``: lines whose conditions on sizes break the
+    graph; ``integers``: sources of integers that are symbols, since they keep changing."""
 
     breaks: dict[CallSite, str] = field(default_factory=dict)
     own_lengths: set[CallSite] = field(default_factory=set)
@@ -40,9 +40,9 @@ class FrameDecisions:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: Python's frame;
+    """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: the Python frame;
     ``static``, ``dynamic``: names of sizes and integers that a policy declares; ``traced``, if given, is called instead
-    of what traces a frame: with its code, what Dynamo remembers of earlier attempts, and what traces it."""
+    of Dynamo's function that traces a frame, with the code, Dynamo's state of earlier attempts, and that function."""
 
     decisions: FrameDecisions
     one_graph: bool
@@ -85,7 +85,7 @@ def compile_with_decisions(compile_frame: Callable[[], Any], frame: Frame) -> An
 
 @contextlib.contextmanager
 def deciding(frame: Frame) -> Iterator[None]:
-    """While a frame is compiled: its decisions are read and added to."""
+    """While entered, the decisions of ``frame`` apply, and new ones are added to them."""
     token = _FRAME.set(frame)
     try:
         yield
@@ -94,7 +94,7 @@ def deciding(frame: Frame) -> Iterator[None]:
 
 
 def learn(decisions: FrameDecisions, wanted: Reanalyse) -> bool:
-    """Makes a decision. False if it is made already, so that nothing would be another time the frame is analysed."""
+    """Adds a decision. False if it was made before, so that analysing the frame again would change nothing."""
     sites = {"own_lengths": decisions.own_lengths, "views": decisions.views}.get(wanted.of)
     known = wanted.site in decisions.breaks or sites is not None and wanted.site in sites
     if sites is not None:
@@ -120,7 +120,8 @@ def log_broken_frame(name: str, line: str, reason: str, hint: str = "") -> None:
 
 
 def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
-    """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
+    """Makes Dynamo break the graph at this call, with one log line for each source line. ``hint``: what the user can
+    do."""
     name, line = call_site(node)
     log_broken_frame(name, line, reason, hint)
     unimplemented(f"{name} at {line}", reason, error, hint)

@@ -1,8 +1,8 @@
 """Infers fake rules for operators that have none, from samples (``operator_samples``).
 
-The tracer asks here when it meets an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake
-rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which
-are read off what the operator returns. Generated code compares the result with what was promised (``promised``).
+The tracer calls this for an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake rule.
+Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which are
+read from the operator's results. Generated code compares results with their fake values (``promised``).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _SYMBOLIC = {"min": _torch.sym_min, "max": _torch.sym_max}
 
 
 class NoFakeRule(RuntimeError):
-    """An operator without a fake rule, for which none could be found: ``op``, ``reason``, the user's ``line``, and
-    ``hint``: the code that registers one, where that would help."""
+    """An operator without a fake rule, for which none could be inferred: ``op``, ``reason``, the user's ``line``, and
+    ``hint``: code that registers one, if that would help."""
 
     def __init__(self, op: Any, reason: str, line: str = "") -> None:
         self.hint = "" if reason.startswith(_NO_SYMBOL) else rule_to_register(*declaration_of(op))
@@ -66,7 +66,7 @@ _NO_SYMBOL = "no symbol stands for a result of type"
 
 
 def no_fake_rule(error: BaseException | None) -> NoFakeRule | None:
-    """What an error of a trace was raised for, if for this."""
+    """The NoFakeRule that is the cause of an error of a trace, if any."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, NoFakeRule):
@@ -109,8 +109,8 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
 
 
 def _require_seen_values(call: OperatorCall, symbols: Mapping[str, Any]) -> None:
-    """An integer argument that is no size may be negative, which is not tried: then it is a constant, else a guard says
-    that it is not. Specialise."""
+    """Specialise, or a guard that it is not negative, for an integer argument that is not a size: negative values are
+    not sampled."""
     numbers = [one for one in call.variables if not one.is_size and one.hint is not None]
     negative = [one.name for one in numbers if not symbols[one.name] >= SMALLEST]
     if negative:
@@ -164,7 +164,7 @@ def described(op: Any, args: Any, kwargs: Any, env: Any) -> tuple[OperatorCall, 
 
 
 def _text_of(op: Any, path: Sequence[Any]) -> str:
-    """How a rule writes the argument at a path of ``(args, kwargs)``."""
+    """The source by which a rule refers to the argument at a path of ``(args, kwargs)``."""
     (part, first), *rest = (step.idx if hasattr(step, "idx") else step.key for step in path[:2]), *path[2:]
     name = schema_of(op).arguments[first].name if part == 0 else str(first)
     return name + "".join(f"[{step.idx}]" for step in rest)
@@ -225,7 +225,7 @@ _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layou
 
 
 class _Keyed:
-    """A call, for the table of what was learnt: equal to another one that has the same rule."""
+    """A call as a key of the table of inferred rules: equal to another call with the same rule."""
 
     def __init__(self, call: OperatorCall) -> None:
         self.call, self.key = call, call.key
@@ -238,7 +238,7 @@ class _Keyed:
 
 
 def _learnt(call: OperatorCall) -> ResultRule:
-    """A call is traced several times in a compile, and must be traced alike."""
+    """The rule of a call. A call is traced several times in a compile, always with the same rule."""
     found = _outcome(_Keyed(call))
     if isinstance(found, ResultRule):
         return found

@@ -1,9 +1,9 @@
 """Runs an operator on sample operands of several sizes, and derives a rule for its results.
 
-The operator itself is run, on tensors that nobody else has: with sizes that keep what is equal in the call at hand,
-each of them moved alone or with its equals, and with several kinds of data for the same sizes: a size that differs
-between them is in the data. (The draft mode of torch.export runs operators on the data of the example, with a profile
-of each call, see ``torch._library.fake_profile``. Here a rule is made that holds for other sizes as well.)
+The operator runs on tensors made for the purpose: with sizes that keep equalities of the traced call, each varied alone
+or with its equals, and with several kinds of data for the same sizes: a size that differs between them is
+data-dependent. (The draft mode of torch.export runs operators on the data of the example, with a profile of each call,
+see ``torch._library.fake_profile``. Here a rule is made that holds for other sizes too.)
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ Values = dict[str, int]
 
 
 class NoRuleFound(Exception):
-    """No rule was found, and why."""
+    """No rule was found; the text is the reason."""
 
 
 class Specialise(Exception):
-    """A rule can be found once these variables are constants: how many results there are depends on them."""
+    """A rule can be found once these variables are constants: the number of results depends on them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(", ".join(names))
@@ -69,7 +69,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Real:
-    """A float argument that is a symbol; ``hint``: its value in the call at hand, or one that is as good."""
+    """A float argument that is a symbol; ``hint``: its value at the traced call, or a similar one."""
 
     hint: float
 
@@ -91,7 +91,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Variable:
-    """``hint``: its value in the call at hand, None where only the data tells. ``text``: how a rule writes it."""
+    """``hint``: its value at the traced call, None if it is data-dependent. ``text``: how a rule refers to it."""
 
     name: str
     hint: int | None
@@ -102,7 +102,7 @@ class Variable:
 @dataclass(frozen=True)
 class OperatorCall:
     """A call without its data: ``leaves`` of ``(args, kwargs)`` are Operands, Sizes and plain values. ``texts``: how a
-    rule writes each of them."""
+    rule refers to each of them."""
 
     op: Any
     leaves: tuple[Any, ...]
@@ -119,7 +119,7 @@ class OperatorCall:
 
 @dataclass(frozen=True)
 class TensorRule:
-    """``sizes``: formulas, None for one that is in the data. ``order``: the dims, that of the largest stride first."""
+    """``sizes``: formulas, None for a data-dependent one. ``order``: the dims by descending stride."""
 
     dtype: torch.dtype
     device: torch.device
@@ -151,8 +151,8 @@ class _Sample:
 
 
 def learn(call: OperatorCall) -> ResultRule:
-    """The rule of a call. NoRuleFound where the operator fails on all that was made up, changes or returns what it
-    was given, or where what it returns has another rank or type for other sizes; Specialise."""
+    """The rule of a call. NoRuleFound if the operator fails on all samples, writes to or returns an operand, or if
+    results have another rank or type for other sizes; Specialise."""
     return _Rules(call, _Experiment(call).samples()).rule()
 
 
@@ -189,7 +189,7 @@ class _Experiment:
         self._unknown = {variable.name for variable in self.call.variables if variable.hint is None}
 
     def _choices(self) -> Iterator[Values]:
-        """Values to begin with. What is equal at the call at hand stays equal, and what is larger stays larger."""
+        """Initial values of variables. Those equal at the traced call stay equal, and a larger one stays larger."""
         hints = {v.name: v.hint for v in self.call.variables if v.hint is not None}
         small = {hint: hint for hint in set(hints.values()) if hint <= _SMALL}
         for i, hint in enumerate(sorted(hint for hint in set(hints.values()) if hint > _SMALL)):
@@ -244,7 +244,7 @@ class _Experiment:
         return [other for other in dict.fromkeys(others) if other != first and other >= lowest]
 
     def _growth(self, group: Sequence[str], large: int) -> float:
-        """How many elements are to be expected for a large value, as they grew so far."""
+        """The expected number of elements for a large value, extrapolated from smaller ones."""
         first = self.base[group[0]]
         along = [s for s in self.found if all(s.values[n] == v for n, v in self.base.items() if n not in group)]
         reached = max(along, key=lambda s: s.values[group[0]])

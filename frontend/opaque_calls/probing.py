@@ -1,8 +1,8 @@
 """Finds the results of a call by running it with values picked for the unbacked sizes.
 
-A tracing rule that asks for an unbacked size fails, but the call itself needs only sizes that fit. It is run on tensors
-without data for several choices: the rank and the type of its results must be the same for all, 0 and 1 among them, and
-a size of a result that follows one of an operand in every run, and moved in some, is that size; any other is unknown.
+A tracing rule that needs the value of an unbacked size fails, but the call itself needs only sizes that match. It runs
+on tensors without data for several choices: rank and type of its results must be the same for all, 0 and 1 among them.
+A size of a result that equals one of an operand in every run, and changed in some, is that size; any other is unbacked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Shapes = list[tuple[str, tuple[int, ...]]]  # element type and sizes of each res
 
 @dataclass
 class Probe:
-    """``call(tensors, sizes)`` runs it; ``tensors`` and ``sizes`` are its operands as they are traced."""
+    """A call to probe: ``call(tensors, sizes)`` runs it; ``tensors`` and ``sizes`` are its operands as they were
+    traced."""
 
     call: Callable[[Sequence[torch.Tensor], Sequence[int]], Any]
     tensors: Sequence[torch.Tensor]
@@ -44,7 +45,7 @@ class Probe:
     def results(self) -> list[tuple[str, list[Any]]]:
         """For each result its element type and, for each dim, an int, ("tensor", i, dim), ("size", j) or ("fresh",).
 
-        NotOpaque where no sizes are found with which it runs, or where what it returns depends on them.
+        NotOpaque if it fails for all sizes, or if rank or type of its results depend on them.
         """
         self.inputs, self.symbols = first_seen_sizes([*self.sizes, *(s for t in self.tensors for s in t.shape)])
         first = next(filter(self._try, itertools.islice(self._choices(), _MOST_RUNS)), None)

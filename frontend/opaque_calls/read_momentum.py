@@ -1,7 +1,7 @@
 """Batch normalisation whose momentum is read from a tensor (``BatchNorm1d(momentum=None)``).
 
-It divides 1 by the number of batches. To the tracer that is a number that cannot be known; here the average is
-arithmetic with it.
+The momentum is 1 divided by the number of batches, a data-dependent number for the tracer; here the average is computed
+with it as a tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _MOMENTUM = 6  # its position among the arguments
 
 
 def average_by_read_momentum(node: torch.fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """A call of a Dynamo graph becomes one of ``batch_norm_by_read_momentum``, if its momentum is not known."""
+    """Replaces a call of a Dynamo graph by one of ``batch_norm_by_read_momentum``, if its momentum is
+    data-dependent."""
     if node.target is not batch_norm:
         return
     momentum = args[_MOMENTUM] if len(args) > _MOMENTUM else kwargs.get("momentum")
@@ -36,7 +37,8 @@ def batch_norm_by_read_momentum(
     momentum: Any = 0.1,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """As ``torch.nn.functional.batch_norm``, of which a momentum of 1 leaves the batch's own statistics."""
+    """As ``torch.nn.functional.batch_norm``, with a momentum that may be symbolic: the operator is called with a
+    momentum of 1, which yields the batch's statistics, and these are averaged with the running ones."""
     if not training or running_mean is None or running_var is None:
         return batch_norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
     mean, variance = torch.zeros_like(running_mean), torch.zeros_like(running_var)

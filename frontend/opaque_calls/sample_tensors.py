@@ -1,6 +1,6 @@
 """Sample data of several kinds for the operands of an operator.
 
-One kind is likely to be accepted by the operator, and results whose sizes depend on data differ between kinds.
+One kind is likely to be accepted by the operator, and results with data-dependent sizes differ between kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _bits(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
 
 
 def _identity(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-    """In the last two dims: what is factored or inverted."""
+    """The identity matrix in the last two dims: for operators that factor or invert."""
     if len(shape) < 2:
         return torch.ones(shape)
     return torch.eye(shape[-2], shape[-1]).expand(shape) * 2
@@ -67,7 +67,7 @@ KINDS: tuple[tuple[Fill, Fill, Fill], ...] = (
 def made_up(
     operand: Operand, values: Mapping[str, int], kind: tuple[Fill, Fill, Fill], generator: torch.Generator
 ) -> torch.Tensor:
-    """A tensor with the operand's type and strides. One that is expanded, or far larger than what it shows, is made
+    """A tensor with the operand's type and strides. One that is expanded, or has far more memory than elements, is made
     contiguous."""
     shape = [size.value(values) for size in operand.sizes]
     strides = [stride.value(values) for stride in operand.strides]

@@ -1,8 +1,8 @@
 """Selects the calls of a traced graph that become opaque calls: those whose tracing guards on an unbacked size.
 
-While Dynamo traces, the result of such a call is made from what `Probe` finds, and the call is marked; before the graph
-is compiled, marked calls are replaced by ``symshape::opaque_call``. So are calls that only fail when AOTAutograd traces
-what they are made of.
+While Dynamo traces, `Probe` finds the result of such a call, and the call is marked; before the graph is compiled,
+marked calls are replaced by ``symshape::opaque_call``. Calls that only fail when AOTAutograd decomposes them become
+opaque calls too.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _CALLS = ("call_function", "call_method")
 
 @functools.cache
 def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Callable[..., Any]:
-    """How Dynamo runs a node, in place of ``usual``: tracing goes on where a call asks for an unbacked size.
-    ``may_probe``: whether users' operators are run for it."""
+    """A replacement for Dynamo's function ``usual`` that runs a node on fake values: tracing continues where a call
+    guards on an unbacked size. ``may_probe``: whether users' operators are run for it."""
 
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
         frame, site = current_frame(), call_site(node)
@@ -117,7 +117,8 @@ def refuse_to_run(target: Any, probe: bool) -> None:
 
 
 def with_lists(node: torch.fx.Node, args: Any) -> Any:
-    """A number in the place of a list stands for a list of it: operators know that of an int, and not of a size."""
+    """Arguments with a single size in place of a list expanded to a list, which operators do for an int but not for a
+    SymInt."""
     if not isinstance(node.target, torch._ops.OpOverload) or not any(map(_is_size, args)):
         return args
     found, arguments = list(args), list[Any](schema_of(node.target).arguments)
@@ -129,7 +130,7 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
 
 
 def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, new_size: Callable[[], Any]) -> Any:
-    """Marks the node with its text; returns its traced result. ``new_size`` makes a size that is in the data."""
+    """Marks the node with its text; returns its fake result. ``new_size`` creates an unbacked size."""
     call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
     made = made_from(call, tensors, sizes, new_size)
     node.meta[_MARK] = call
@@ -182,7 +183,7 @@ def _is_size(value: Any) -> bool:
 
 def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
     """Marks the call of a Dynamo graph that could not be traced further. False if there is none, or it cannot be one
-    operator; where the frame can be analysed again, `Reanalyse` breaks the graph there instead."""
+    operator; if the frame can be analysed again, `Reanalyse` breaks the graph there instead."""
     missing = no_fake_rule(error)
     if missing is not None:
         _break_before(missing, gm, error)
@@ -204,7 +205,8 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
 
 
 def _reanalyse(node: torch.fx.Node, reason: str, error: Exception) -> NoReturn:
-    """The graph is to be broken at a node, in place of an error; the error itself where nobody would do it."""
+    """Raises Reanalyse, to break the graph at a node, instead of an error; the error itself if the frame cannot be
+    analysed again."""
     if current_frame() is NO_FRAME:
         raise error
     raise Reanalyse(call_site(node), reason) from error
@@ -219,7 +221,7 @@ def _break_before(missing: NoFakeRule, gm: torch.fx.GraphModule, error: Exceptio
 
 
 def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
-    """What is in force at a node of a Dynamo graph, which enters and leaves autocast by nodes."""
+    """The autocast settings in force at a node of a Dynamo graph, which enters and leaves autocast by nodes."""
     enter, leave = autocast_scopes()
     entered: dict[torch.fx.Node, Any] = {}
     for one in node.graph.nodes:
@@ -242,9 +244,9 @@ def refuse_shared(node: torch.fx.Node, call: str) -> None:
 
 
 def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
-    """Marked calls become ``symshape::opaque_call``. (function, ``file:line``) of each.
+    """Replaces marked calls by ``symshape::opaque_call``, in place. Returns (function, ``file:line``) of each.
 
-    `Reanalyse`, with the graph broken there, for a view that is more than its values.
+    `Reanalyse`, with the graph broken there, for a result that is observably a view.
     """
     found = []
     merge_same(gm, _split)
@@ -296,7 +298,7 @@ def _replace(node: torch.fx.Node, call: str) -> None:
 
 
 def _opened(node: torch.fx.Node, value: Any) -> Any:
-    """An argument of a node with this traced value, as nodes of tensors and sizes; of a number nothing, which is in the
+    """The nodes of tensors and sizes in an argument with this traced value; a number has none, since it is in the
     text."""
     if isinstance(value, (tuple, list)):
         return [_opened(_item(node, i, one), one) for i, one in enumerate(value)]

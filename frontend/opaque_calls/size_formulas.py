@@ -1,9 +1,9 @@
 """Fits formulas of result sizes to what an operator returned for several sizes of its operands.
 
-A sample is the values of some variables (sizes of operands and integer arguments) and the value that was seen. The
+A sample is an assignment of some variables (sizes of operands and integer arguments) and the observed value. The
 formulas that are tried, the simplest first: a constant, one variable, a polynomial (sums, multiples, products, pairs
 ``n * (n - 1) // 2``), a floor division (a convolution, a pooling), the smaller or larger of two variables or of one and
-a bound, and sums and products of these of one variable each. A formula holds for every sample, or it is none.
+a bound, and sums and products of these of one variable each. A formula must hold for every sample.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def fit(samples: Sequence[Sample]) -> Formula | None:
 
 
 def _that_matter(samples: Sequence[Sample]) -> list[str]:
-    """Variables whose change, with the others as they were, changed the value. Of variables that only changed together
-    (operands of equal sizes) the first stands for all."""
+    """The variables whose change alone changed the value. Of variables that only changed together (operands of equal
+    sizes) the first represents all."""
     names = list(samples[0][0])
     columns: dict[tuple[int, ...], str] = {}
     for name in names:
@@ -170,7 +170,8 @@ def _divisions(names: Sequence[str], samples: Sequence[Sample]) -> Iterator[Form
 
 
 def _divided(points: Sequence[tuple[int, int]]) -> Iterator[Callable[[str], str]]:
-    """A divisor is only found where the points are wide enough apart to see several of its steps."""
+    """Floor divisions of one variable. A divisor is only found if the points are far enough apart to show several of
+    its steps."""
     lengths = [n for n, _ in points]
     largest = min(_LARGEST_DIVISOR, (max(lengths) - min(lengths)) // _FEWEST_STEPS)
     for divisor in range(2, largest + 1):

@@ -1,6 +1,7 @@
 """Functions that compare tensors and return a Python bool, which would break the graph.
 
-Here the result is a tensor, and what reads it an ``item``, which can be returned, asserted, and branched on as others.
+Here the result is a tensor, read by an ``item``: it can be returned, asserted and branched on like other unbacked
+values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Calls of ``torch.autograd.grad`` in a graph: which can be traced, and which break it.
 
-Their gradients are a part of the graph, and so may be differentiated. What fails or would be lost is for eager mode.
+The gradients are a part of the graph, and can be differentiated. Calls that fail in a trace, or would lose gradients,
+run in eager mode.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def is_gradient(node: torch.fx.Node) -> bool:
 
 
 def refuse_lost_gradients(node: torch.fx.Node) -> None:
-    """Breaks the graph where gradients are to be differentiated and a ``torch.autograd.Function`` is in it: Dynamo
-    makes an operator of that, whose own gradient has none, and says nothing."""
+    """Breaks the graph if gradients will be differentiated again through a ``torch.autograd.Function``: Dynamo makes it
+    an operator whose own gradient has no gradient, and raises no error."""
     if not is_gradient(node) or not _is_differentiated(node):
         return
     if any(str(one.target) == "autograd_function_apply" for one in node.graph.nodes):

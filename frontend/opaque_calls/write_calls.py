@@ -13,7 +13,7 @@ from symshape.runtime.torch_c import first_seen
 
 
 class NotOpaque(Exception):
-    """A call that cannot be one operator, and why."""
+    """A call that cannot be one operator; the text is the reason."""
 
 
 def name_of(function: Any) -> str:
@@ -29,8 +29,8 @@ def name_of(function: Any) -> str:
 
 
 def text_of(op: Any, args: Sequence[Any], tensors: list[Any], why: str) -> dict[str, Any]:
-    """A call of an operator as text, but for its results; tensors among the arguments are appended to the list.
-    ``why``: what the report says of it."""
+    """A call of an operator as text, without its results; tensors among the arguments are appended to the list.
+    ``why``: the reason that the report gives."""
     found = encode(list(args), tensors, [], lambda v: isinstance(v, torch.Tensor), lambda v: False)
     return {
         "function": f"op {op}",
@@ -47,7 +47,7 @@ _NAMED = {torch.dtype: "dtype", torch.memory_format: "memory_format", torch.layo
 
 
 def encode(value: Any, tensors: list[Any], sizes: list[Any], is_tensor: Any, is_size: Any) -> Any:
-    """An argument as JSON; operands are appended to the lists. NotOpaque for what is no plain data."""
+    """An argument as JSON; tensors and sizes are appended to the lists. NotOpaque for a value that is no plain data."""
 
     def inner(v: Any) -> Any:
         return encode(v, tensors, sizes, is_tensor, is_size)
@@ -79,7 +79,7 @@ def encode(value: Any, tensors: list[Any], sizes: list[Any], is_tensor: Any, is_
 
 
 def _number(value: torch.SymFloat) -> float:
-    """Of an argument that is a number: what it is at this call, and a graph of its own for another."""
+    """The value of a numeric argument at this call, with a guard: another value is another graph."""
     if first_seen(value) is None:
         raise NotOpaque("an unbacked float")
     return float(value)

@@ -1,1 +1,2 @@
-"""Patches of PyTorch's tracer, in force during a compile: one table (``tables/``), applied by ``registry.py``."""
+"""Patches of PyTorch's tracer, in force during a compile: one table, in a folder per subject, applied by
+``registry.py``."""

@@ -24,10 +24,10 @@ _MOST_FACTS = 64
 
 
 class Knowledge:
-    """Facts about symbols: their rows and the conditions assumed so far. Never a wrong answer.
+    """Facts about symbols: their ranges and the conditions assumed so far. Sound: unknown is never taken for an answer.
 
-    ``proves`` is the quick tier, the one that lowering and code generation use as well. ``answer`` and ``follows`` go
-    on to the constraint store (isl) where that finds nothing: for what is checked at run time otherwise.
+    ``proves`` uses the fast engine (``Facts``) alone, like lowering and code generation. ``answer`` and ``follows``
+    also query the constraint store (isl): for conditions that would otherwise be checked at run time.
     """
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
@@ -39,7 +39,7 @@ class Knowledge:
         self._known: set[Condition] = set()  # what facts cannot hold (!=, or) is at least found again
 
     def copy(self) -> Knowledge:
-        """Knowledge that starts from this; what is assumed in the copy does not reach the original."""
+        """An independent copy."""
         child = Knowledge({})
         child._rows, child._assumed = self._rows, list(self._assumed)
         child._facts, child._known = self._facts.copy(), set(self._known)
@@ -55,7 +55,7 @@ class Knowledge:
             learn(self._facts, part)
 
     def simplify(self, condition: Condition) -> Condition:
-        """A condition that is the same wherever the facts hold, with every expression in canonical form."""
+        """An equivalent condition under the facts, with every expression in canonical form."""
         try:
             return condition.map_exprs(self._facts.simplify)
         except ZeroDivisionError:  # a divisor is known to be 0: the condition has no value
@@ -80,7 +80,7 @@ class Knowledge:
         return self._store.answer(condition, self._assumed)
 
     def follows(self, condition: Condition) -> bool:
-        """Whether it is proven to hold, by whatever means."""
+        """Whether the condition is proven, by either engine."""
         return self.proves(condition) or self.answer(condition) == "proven"
 
     def proves(self, condition: Condition) -> bool:
@@ -116,7 +116,7 @@ class Knowledge:
         return self._facts.nonnegative(expr - 1) or self._facts.nonnegative(-expr - 1)
 
     def _proves_any(self, alternatives: tuple[Condition, ...]) -> bool:
-        """One of them holds; or the last does wherever none of the others does."""
+        """Whether one of the conditions is proven, or the last one under the negation of the others."""
         if any(self.proves(part) for part in alternatives):
             return True
         if len(alternatives) > _MOST_ALTERNATIVES:
@@ -128,7 +128,7 @@ class Knowledge:
 
 
 class _Store:
-    """A constraint store that is told of facts and symbols only when a question needs it."""
+    """A constraint store to which facts and symbols are added when a query first needs them."""
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._rows, self._told, self._names = rows, 0, set[str]()
@@ -179,7 +179,7 @@ def trusted_rows(operations: Iterable[Any]) -> dict[str, Row]:
 
 
 def backed_symbols(operations: Iterable[Any]) -> frozenset[str]:
-    """The symbols that inputs show."""
+    """The backed symbols."""
     return frozenset(symbol_name(op) for op in operations if op.name == "symshape.symbol")
 
 

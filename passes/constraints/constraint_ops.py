@@ -23,7 +23,7 @@ from symshape.prover.numbers.condition import Condition, negation
 
 
 class Program:
-    """A function's entry block that has constraints in it or below, and what is known before any of it has run."""
+    """A function's entry block, if it or a nested block has constraints, and the facts at its start."""
 
     def __init__(self, block: ir.Block, operations: list[tuple[str, Any]]) -> None:
         self.block, self.operations = block, operations
@@ -38,12 +38,12 @@ class Program:
         return read_condition(self.sizes, op.operands[0])
 
     def holds_at_entry(self, condition: Condition) -> bool:
-        """Whether an assumption with this condition is a fact everywhere: one about inputs only. One about a value that
-        is computed is a fact from where it stands: what comes before may have run without ever getting there."""
+        """Whether an assumption with this condition is a fact everywhere: only one about inputs is. One about a
+        computed value is a fact after it only: code before it may have run without reaching it."""
         return condition.symbols <= self.backed
 
     def trusted(self) -> Knowledge:
-        """The rows of symbols, and what is assumed of inputs."""
+        """The ranges of symbols, and assumptions about inputs."""
         known = Knowledge(self.rows)
         for name, op in self.operations:
             condition = self.condition(op) if name == "symshape.assume" else None
@@ -79,7 +79,7 @@ def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None
 
 
 def merge(kept: Any, other: Any) -> None:
-    """Takes over the other's locations, and its message if it says something else."""
+    """Adds the other constraint's locations to ``kept``, and its message if it differs."""
     kept.location = ir.Location.fused(parts_of(kept.location) + parts_of(other.location))
     texts = dict.fromkeys([*message_of(kept).split("; "), *message_of(other).split("; ")])
     if kept.name != "symshape.assume":
@@ -93,7 +93,7 @@ def create(op: Any, condition: ir.Value) -> Any:
 
 
 def sweep(block: ir.Block) -> None:
-    """Removes arithmetic that nothing uses, once nobody holds values of it any more."""
+    """Removes unused arithmetic. No Python object may hold its values any more."""
     for name, op in reversed(operations_of(block)):
         if name.startswith("arith.") and not is_used(op):
             op.erase()
@@ -107,7 +107,7 @@ def is_used(op: Any) -> bool:
 
 
 class ConditionWriter:
-    """Writes conditions with what they have in common written once; ``sizes`` and this are of one block."""
+    """Emits conditions, with common subexpressions once; ``sizes`` must be of the same block."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes

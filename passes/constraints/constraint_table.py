@@ -21,7 +21,7 @@ _PLAIN = ("host.", "symshape.", "arith.", "func.")  # dialects whose ops have no
 
 @dataclass(frozen=True)
 class Entry:
-    """A constraint: its condition as text, its kind, what became of it, its message, and all ``file:line`` it is from.
+    """A constraint: its condition as text, its kind, its status, its message, and all its ``file:line``.
 
     ``status``: "assumed" (a fact), "proven" (from facts alone), "implied" (by facts and other constraints), "hoisted"
     (checked at run time, earlier than where it is written), "checked" (at run time, where it is written).
@@ -35,14 +35,14 @@ class Entry:
 
 
 def operations_of(block: ir.Block) -> list[tuple[str, Any]]:
-    """The operations of a block with their names, which are dear to ask for."""
+    """The operations of a block with their names, which are expensive to read."""
     operations = [view.operation for view in block.operations]
     return [(op.name, op) for op in operations]
 
 
 def about_sizes(operations: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Those that sizes and conditions are computed by. Most of a graph are calls and the layouts of their results:
-    those count only where sizes are read off tensors."""
+    """The operations that compute sizes and conditions. Most operations of a graph are calls and binds of their
+    results: these are included only if sizes are read from tensors."""
     dims = any(name == "tensor.dim" for name, _ in operations)
     return [op for name, op in operations if name != "host.call" and (dims or name != "symshape.bind")]
 
@@ -62,7 +62,7 @@ def main_blocks(module: ir.Module) -> Iterator[ir.Block]:
 
 
 def record(context: PassContext, op: Any, condition: Condition, status: str) -> None:
-    """Keeps what a constraint said that is about to be removed."""
+    """Records a constraint that is about to be removed."""
     context.constraints.append(_entry(op, condition, status))
 
 
@@ -99,7 +99,7 @@ def _entry(op: Any, condition: Condition | None, status: str) -> Entry:
 
 
 def table_text(entries: Sequence[Entry]) -> str:
-    """One line for each: ``s1 >= 4*s0   hoisted   expect_true   model.py:31   "rows must fit"``."""
+    """One line per entry: ``s1 >= 4*s0 hoisted expect_true model.py:31 "rows must fit"``."""
     rows = [(e.text, e.status, e.kind, ", ".join(e.lines), f'"{e.message}"' if e.message else "") for e in entries]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
     return "".join("   ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)

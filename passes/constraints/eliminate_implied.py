@@ -48,20 +48,21 @@ class EliminateImplied(Pass):
         "symshape.assume"(%s0_le_s1) : (i1) -> ()
         "symshape.expect_true"(%u0_ge_4) {message = "b"} : (i1) -> ()
 
-    What may prove what, so that no check is lost:
+    Which constraints may prove others, so that no check is lost:
 
-    - The ranges of backed symbols and what is assumed of inputs hold everywhere. An assumption about a computed value
-      holds from where it stands.
-    - An expect_true proves only what comes after it in its block or in blocks inside: that runs only if it held. Never
-      what comes before, whatever has effects in between; and what a branch checks proves nothing outside of it.
-    - The range of an unbacked symbol proves nothing: it was made of the checks of this very program.
-    - A guard is proven by facts and earlier guards only. An expect_true that fails is an error, a guard that does not
-      hold is none, so the one must not stand in for the other.
-    - Of assumptions, equalities and tight bounds are kept, and what follows from those goes: as far as the quick tier
-      of the prover sees it, since that is what lowering and code generation ask.
+    - Ranges of backed symbols and assumptions about inputs hold everywhere. An assumption about a computed value holds
+      after it.
+    - An expect_true proves only constraints after it in its block or in nested blocks, which run only if it held. It
+      proves nothing before it, because there may be effects in between; nor does one in a branch prove anything outside
+      of it.
+    - The range of an unbacked symbol proves nothing: it was derived from the checks of this very program.
+    - A guard is proven by facts and earlier guards only. A failing expect_true is an error, a failing guard selects
+      another entry, so an expect_true must not replace a guard.
+    - Of assumptions, equalities and tight bounds are kept, and others removed if the prover's fast engine derives them
+      from these: lowering and code generation use this engine alone.
 
-    An expect_true that is refuted is an error if the program cannot get by it: in the function's own block. In a branch
-    it stays, and raises when it is reached. ``symshape.check_index`` of a size that is proven to be in range vanishes.
+    A refuted expect_true is an error if the program always reaches it: in the function's own block. In a branch it
+    stays, and raises when it is reached. A ``symshape.check_index`` of a size that is proven to be in range is removed.
     """
 
     name: ClassVar[str] = "eliminate-implied"
@@ -107,7 +108,7 @@ class _State:
         return known
 
     def block(self, block: ir.Block, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
-        """``trusted``: what guards may be proven with; ``now``: what holds when the operation at hand runs."""
+        """``trusted``: facts for guards; ``now``: facts at the current operation."""
         for name, op in operations_of(block):
             handler = _HANDLERS.get(name)
             if handler is not None:

@@ -33,7 +33,7 @@ _COMPARED = 8  # how many checks of the same symbols a check is compared with, t
 
 @dataclass(frozen=True)
 class HoistGuards(Pass):
-    """Moves expect_true and guard up: to the entry when only sizes of inputs are needed, else behind the value.
+    """Moves expect_true and guard up: to the entry if only sizes of inputs are needed, else behind the computed value.
 
     Before::
 
@@ -52,11 +52,11 @@ class HoistGuards(Pass):
         scf.if %s0_is_1 {
         }
 
-    Checks that meet at one place keep their order. Out of a branch a check goes as an implication only: not(condition
-    of the branch) or check. A check that divides by what may be zero stays where it is, behind whatever protects it.
-    Of two checks with no work between them, one that covers the other takes over its locations and its message.
+    Checks that are moved to one place keep their order. A check moves out of a branch as an implication: not(condition
+    of the branch) or check. A check that divides by a value that may be zero stays behind the check that excludes zero.
+    Of two checks with no work between them, one that implies the other takes over its locations and its message.
 
-    ``to``  "earliest" (the default), or "entry": only those that can go all the way to the entry are moved.
+    ``to``  "earliest" (the default), or "entry": only checks that can move all the way to the entry are moved.
     """
 
     name: ClassVar[str] = "hoist-guards"
@@ -94,7 +94,7 @@ class _Mover:
     # Out of branches.
 
     def out_of_branches(self, block: ir.Block, writer: ConditionWriter) -> int:
-        """How many checks left a branch."""
+        """Moves checks out of branches; returns their number."""
         moved = 0
         for op in about_sizes(operations_of(block)):
             if writer.sizes.read(op):
@@ -126,7 +126,7 @@ class _Mover:
     # Up.
 
     def move_up(self) -> int:
-        """How many checks were moved."""
+        """Moves checks up; returns the number of moved ones."""
         order = _Order(self.block)
         moved = 0
         for at, (name, op) in enumerate(order.operations):
@@ -149,7 +149,7 @@ class _Mover:
     # One for two.
 
     def merge_covered(self) -> int:
-        """How many checks another one took over."""
+        """Merges checks into ones that imply them; returns the number of removed ones."""
         merged = 0
         sizes = Sizes(self.block)
         operations = operations_of(self.block)

@@ -19,7 +19,7 @@ from symshape.prover.numbers.expr import Expr
 
 @dataclass(frozen=True)
 class ResolveDims(Pass):
-    """Gives every size one value: index computations that are equal under the facts become the first of them.
+    """Gives every size one value: of index computations that are equal under the facts all uses refer to the first.
 
     Before::
 
@@ -35,11 +35,10 @@ class ResolveDims(Pass):
         %0 = arith.muli %s0, %c4 : index
         %y = "host.call"(%x, %0, %s0) {...}
 
-    Two computations are the same if the prover's canonical form of them is, under the ranges of backed symbols, what is
-    assumed of inputs, and the constraints that stand before the computation. Symbols that are equal become one, in
-    everything but in the conditions of constraints themselves: there, only what is equal without any facts is
-    replaced, or the fact would be lost with its symbols. A symbol that is known to be a number stays: types of tensors
-    depend on it.
+    Two computations are equal if the prover's canonical forms of them are, under the ranges of backed symbols,
+    assumptions about inputs, and the constraints before the computation. Equal symbols become one everywhere but in
+    conditions of constraints: there, only computations that are equal without any facts are replaced, since the fact
+    would otherwise be lost. A symbol that is known to be a number stays: types of tensors depend on it.
     """
 
     name: ClassVar[str] = "resolve-dims"
@@ -117,7 +116,8 @@ class _Resolver:
                 self.changed = True
 
     def definition(self, op: Any, scope: _Scope) -> None:
-        """A size is computed: in vain if it exists; and something else may stand for it under the facts."""
+        """Handles the definition of a size: replaces it by an equal earlier value, and finds its canonical form under
+        the facts."""
         value = op.results[0]
         with ir.InsertionPoint(op), op.location:  # only a number is written here
             first = scope.sizes.value(scope.sizes.expr(value))
@@ -136,8 +136,8 @@ class _Resolver:
                 self.stand_in(other, after, op.location, scope)
 
     def stand_in(self, value: ir.Value, after: ir.InsertionPoint, location: ir.Location, scope: _Scope) -> None:
-        """Finds what stands for a value from a point on; written there if there is no such value yet. The point is the
-        same for all that is written after one operation: each may be made of those before it."""
+        """Finds the value that replaces ``value`` after a point, or emits it there. All values that are emitted after
+        one operation share the point, so that each may use the ones before it."""
         expr = scope.sizes.expr(value)
         simple = scope.knowledge.simplify_expr(expr)
         if simple == expr or simple.as_int() is not None:
@@ -151,7 +151,7 @@ class _Resolver:
         self.changed = True
 
     def learn(self, op: Any, scope: _Scope) -> None:
-        """From here on a constraint holds; what it makes equal has one value from here on."""
+        """Adds a constraint's condition to the facts from here on, and updates the sizes that it makes equal."""
         condition = read_condition(scope.sizes, op.operands[0])
         if condition is None or (op.name == "symshape.assume" and self.program.holds_at_entry(condition)):
             return
@@ -164,7 +164,7 @@ class _Resolver:
 
 
 def _arithmetic_of_constraints(block: ir.Block) -> set[ir.Value]:
-    """The results of arithmetic that conditions of constraints are made of, here and in blocks inside.
+    """The results of arithmetic for conditions of constraints, in this block and nested ones.
 
     Values, since an operation's hash changes with its operands.
     """

@@ -21,7 +21,7 @@ Seen = dict[tuple[str, Condition], Any]  # (op name, condition) -> the constrain
 
 @dataclass(frozen=True)
 class SimplifyConstraints(Pass):
-    """Brings constraints into canonical form, splits conjunctions, and merges what is said twice.
+    """Brings constraints into canonical form, splits conjunctions, and merges duplicates.
 
     Before::
 
@@ -41,9 +41,9 @@ class SimplifyConstraints(Pass):
         "symshape.expect_true"(%2) {message = "a; b"} : (i1) -> () loc(fused["model.py":7:1, "model.py":9:1])
         "symshape.expect_true"(%even) {message = "b"} : (i1) -> () loc("model.py":9:1)
 
-    Expressions are simplified under the ranges of backed symbols; those of expect_true and guard also under what is
-    assumed of them (an assumption under itself would be nothing). Merged constraints keep every location and every
-    message, and stand where the first of them stood; a constraint in a branch is merged with those of its block only.
+    Expressions are simplified under the ranges of backed symbols; those of expect_true and guard also under the
+    assumptions about inputs (an assumption would simplify itself to true). Merged constraints keep every location and
+    every message, and the position of the first; a constraint in a branch is merged with those of its block only.
     """
 
     name: ClassVar[str] = "simplify-constraints"

@@ -1,1 +1,1 @@
-"""What a pass is, how passes are found by name, and what runs them."""
+"""The pass framework: base class, registry of passes by name, pass manager, pipelines as text."""

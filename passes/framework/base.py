@@ -35,16 +35,16 @@ class PassContext:
 
     ``options``  of the compile, read-only: "target", "cpu" (the instructions that CPU code may use), and "kind"
                  ("inference", "forward" or "backward").
-    ``disabled`` names of steps that the user leaves out: for passes that run steps of code generation.
+    ``disabled`` names of steps that the user disables: for passes that run steps of code generation.
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
-    ``statistics``  what passes have counted, by pass and statistic; see ``Pass.count``.
-    ``remarks``  what passes have to say of single operations, by pass; see ``Pass.remark``.
-    ``constraints``  the entries of those that were removed.
-    ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
-                 may have changed anything else than what it says that it has changed. ``LOOPS``: the loop forms of
-                 kernels by name, as read, which code generation takes over.
-    ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
-                 into a guard of the compiled entry; without a frontend it is an error.
+    ``statistics``  counts of passes, by pass and statistic; see ``Pass.count``.
+    ``remarks``  remarks of passes about single operations, by pass; see ``Pass.remark``.
+    ``constraints``  the entries of removed constraints.
+    ``scratch``  analyses that consecutive passes share; the manager clears it after a step that may have changed
+                 anything but what it returns as changed. ``LOOPS``: the loop forms of kernels by name, as read, which
+                 code generation uses.
+    ``require``  called with (condition, reason) when a pass must require a condition of an input. The frontend makes
+                 it a guard of the compiled entry; without a frontend it is an error.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -61,10 +61,9 @@ class PassContext:
 class Pass:
     """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``.
 
-    ``targets``: those of compiles that it is for, where not for all. Without a compile (`symshape-opt`) it always runs.
-    ``instead``: the pipeline element that takes its place where it is left out; "" where nothing has to.
-    ``statistics``: what it counts, and what that means (MLIR's ``Statistic``); reports and
-    ``symshape-opt --mlir-pass-statistics`` show them.
+    ``targets``: the targets of compiles that it runs for, if not for all. Without a compile (`symshape-opt`) it always
+    runs. ``instead``: the pipeline element that replaces it where it is disabled; "" for none. ``statistics``: what it
+    counts, with descriptions (MLIR's ``Statistic``); reports and ``symshape-opt --mlir-pass-statistics`` print them.
     """
 
     name: ClassVar[str] = ""
@@ -73,10 +72,11 @@ class Pass:
     instead: ClassVar[str] = ""
 
     def run(self, module: ir.Module, context: PassContext) -> bool | list[ir.Operation] | None:
-        """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.
+        """Changes ``module`` in place; the manager verifies it afterwards, unless the result is False: nothing was
+        changed.
 
-        A list: nothing was changed outside of these operations, and only they are verified. Raise
-        through ``fail(op, message)``.
+        A list of operations: nothing was changed outside of these, and only they are verified. Raise errors through
+        ``fail(op, message)``.
         """
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class Pass:
             found[statistic] += amount
 
     def remark(self, context: PassContext, *remarks: Any) -> None:
-        """Notes what became of single operations, or why nothing did: text, or what prints as such."""
+        """Records remarks about single operations: text, or objects that print as text."""
         context.remarks.setdefault(self.name, []).extend(remarks)
 
     @classmethod

@@ -13,8 +13,8 @@ from symshape.dialects.locations import SourceLocation, node_names, source_locat
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of MLIR's. ``severity`` is "error", "warning", "remark" or "note"; ``operations`` are the graph nodes
-    that it is about."""
+    """One diagnostic of MLIR's. ``severity`` is "error", "warning", "remark" or "note"; ``operations`` are the graph
+    nodes that it is about."""
 
     location: SourceLocation
     severity: str

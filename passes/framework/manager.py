@@ -34,9 +34,8 @@ IRHook = Callable[[str, ir.Module], None]  # (step name, module)
 
 @dataclass
 class Hooks:
-    """What to watch. ``before``/``after`` see the module around each step; ``timings`` collects (step name,
-    seconds).
-    """
+    """Instrumentation. ``before``/``after`` get the module around each step; ``timings`` collects (step name,
+    seconds)."""
 
     before: IRHook | None = None
     after: IRHook | None = None
@@ -44,8 +43,8 @@ class Hooks:
 
 
 class PassFailure(StepFailure):
-    """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said;
-    ``instead``: what takes the place of the pass (``Pass.instead``)."""
+    """A pass failed or produced invalid IR. ``dump``: file with the IR before it; ``diagnostics``: of MLIR;
+    ``instead``: the pipeline element that replaces the pass (``Pass.instead``)."""
 
     def __init__(
         self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
@@ -63,7 +62,8 @@ class PassFailure(StepFailure):
 
 
 class UnverifiedFailure(StepFailure):
-    """A pass failed, or what all of them left is invalid, and which one is at fault is not known: none was verified."""
+    """A pass failed, or the final IR is invalid, and the pass at fault is unknown because IR was not verified in
+    between."""
 
 
 def run_pipeline(
@@ -202,7 +202,7 @@ def write_ir(op: Any, name: str, folder: Path) -> Path:
 
 
 def writable(folder: Path) -> Path:
-    """The folder, which is made; one for temporary files where nothing can be written to it."""
+    """The folder, which is created; a temporary one if it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,7 +1,7 @@
 """Parses pipeline text: ``builtin.module(fold-sizes,canonicalize,func.func(cse))`` is split at top-level commas.
 
-Our passes have no textual name inside MLIR, so each element is looked up in the registry first; what is not ours stays
-text and is run by MLIR.
+Our passes have no textual name inside MLIR, so each element is looked up in the registry first; other elements stay
+text, which MLIR runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def parse_pipeline(text: str, own: Mapping[str, type[Pass]] | None = None) -> li
 
 
 def parse_step(element: str, own: Mapping[str, type[Pass]] | None = None) -> Step:
-    """One element: a ``Pass`` built from ``name{opt=value ...}`` if the name is ours, else the text itself."""
+    """One element: a ``Pass`` built from ``name{opt=value ...}`` if the name is in the registry, else the text
+    itself."""
     match = _ELEMENT.fullmatch(element.strip())
     if match is None:
         return element.strip()
@@ -43,8 +44,8 @@ def parse_step(element: str, own: Mapping[str, type[Pass]] | None = None) -> Ste
 
 
 def pass_with(name: str, options: str) -> Pass:
-    """The pass of the registry with this name, from the text of its options: ``opt=value ...``. OptionError for a name
-    that is none, and for options that it does not have."""
+    """The pass of the registry with this name, from the text of its options: ``opt=value ...``. OptionError for an
+    unknown name or option."""
     cls = registry.lookup(name)
     if cls is None:
         raise OptionError(f"no pass is called '{name}'", next_step=f"passes: {', '.join(registry.names())}")
@@ -80,7 +81,7 @@ def keep_copies(element: str) -> str:
 
 
 def _with_its_canonicalize(inline: re.Match[str]) -> str:
-    """``inline`` with its default written out: what it runs on each function that it has changed."""
+    """``inline`` with its default option written out: the pipeline that it runs on each changed function."""
     options = inline["options"] or ""
     return inline[0] if "default-pipeline" in options else f"inline{{{options} default-pipeline=canonicalize}}"
 

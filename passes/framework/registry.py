@@ -70,7 +70,7 @@ def lookup(name: str) -> type[Pass] | None:
 
 
 def names() -> list[str]:
-    """Every pass name that ``lookup`` knows, sorted."""
+    """All pass names that ``lookup`` knows, sorted."""
     installed = {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
     return sorted({*TABLE, *_plugins, *installed})
 
@@ -102,9 +102,10 @@ def load_pass_file(path: str | Path) -> tuple[type[Pass], ...]:
 
 
 def passes_of_file(path: str | Path) -> tuple[type[Pass], ...]:
-    """Every ``Pass`` subclass that a Python file defines. The file is run once, and again when it has another text.
+    """Every ``Pass`` subclass that a Python file defines. The file is run once, and again if its text has changed.
 
-    OptionError for a file that is none, cannot be run, or defines no pass, and for a pass with a name of ours.
+    OptionError for a file that does not exist, cannot be run, or defines no pass, and for a pass with the name of a
+    built-in one.
     """
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
@@ -146,7 +147,7 @@ def _run(file: Path, path: str | Path) -> tuple[type[Pass], ...]:
 def is_from(element: str, files: Sequence[str | Path]) -> bool:
     """Whether the pass of a pipeline element is a built-in one, MLIR's, or one that these files define.
 
-    No file is run for that, which would load MLIR: what a file defines is known once the compiler has run it.
+    No file is run for that, which would load MLIR: the passes of a file are known once the compiler has run it.
     """
     name = element.partition("{")[0].strip()
     ran = [cls for file in files if (known := _ran.get(Path(file).resolve())) for cls in known[1]]

@@ -16,10 +16,10 @@ def invert(
 ) -> list[Expr | None] | None:
     """Solves access(d) == placed(k) for the reader's dims d, as expressions of the kernel's dims k.
 
-    ``access``        what the reader reads of a member, over d0... (the reader's dims, of ``sizes``)
+    ``access``        the index map of the reader's access to a member, over d0... (the reader's dims, of ``sizes``)
     ``placed``        the member's own dims (of ``placed_sizes``) as expressions of the kernel's dims
-    Returns one expression per dim, None for dims that the access does not mention (and whose size is not 1). Returns
-    None when the reader does not visit every element of the member exactly once for each value of those open dims.
+    Returns one expression per dim, None for dims that the access does not use (and whose size is not 1). Returns
+    None if the reader does not visit every element of the member exactly once for each value of those open dims.
     """
     direct = _plain(access, sizes, placed, placed_sizes)
     if direct is not None:
@@ -67,7 +67,7 @@ def _plain(
 
 
 def _solve(expr: Expr, target: Expr, sizes: Sequence[Expr], solution: list[Expr | None]) -> bool:
-    """One equation: a single dim, a mixed radix of dims, or a digit of one dim."""
+    """Solves one equation: for a single dim, a mixed radix of dims, or a digit of one dim."""
     digit = _digit(expr)
     if digit is not None:
         dim, scale = digit

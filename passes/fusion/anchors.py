@@ -1,4 +1,8 @@
-"""Selects the anchors: values that are materialised. All others float to their readers."""
+"""Selects the anchors: values that are materialised. All others float to their readers.
+
+This is the cost model of recomputation: ``_cheap``, with ``CHEAP_WEIGHT``. Which anchors share a kernel is decided by
+``group``, ``siblings`` and ``stacked``.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ def choose_anchors(graph: Graph) -> set[Compute]:
 
 
 def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
-    """Anchors for the sake of several readers that all came into one kernel, which computes a value once: there they
-    may float, and need no memory."""
+    """Anchors that were chosen because of several readers, which are all in one kernel now: it computes the value once,
+    so that they can float there, and need no memory."""
     graph = grouping.graph
     readers: dict[Compute, set[Group]] = {}
     must = {n for n in grouping.anchors if n.accumulates or any(r in graph.buffer_uses for r in n.results)}
@@ -47,10 +51,10 @@ def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
 
 
 def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
-    """Worth computing again in each reader: few operations, and fewer bytes to read for the other readers than it takes
-    to store the value in the first and to load it. Tensors that do not have all of the value's dims count for nothing,
-    nor do values of that kind with other users: it is for them to be stored or not. A gather of rows reads as many
-    bytes as a tensor would have. A single element never pays."""
+    """Whether recomputing a value in each reader is cheaper than storing it: few operations, and fewer bytes to read
+    for the additional readers than to store the value once and load it. Operands that lack one of the value's dims are
+    not counted, nor are such values with other users, which may be stored anyway. A gather of rows reads as many bytes
+    as a tensor would have. A value with a single element is never recomputed."""
     seen: set[tuple[Compute, tuple[Expr, ...]]] = set()
     large: dict[object, int] = {}  # buffer -> bytes of an element
     weight = 0
@@ -81,9 +85,9 @@ def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
 
 
 def _anchor_guarded(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
-    """Under a predicated read a gather would see out-of-range indices, and a division wrong divisors. So an operand of
-    such a read that may raise an error is an anchor: it is stored first, in a kernel that computes only valid
-    points."""
+    """Makes operands of predicated reads that may raise an error anchors: outside of the predicate a gather would get
+    out-of-range indices, and a division wrong divisors. So the operand is stored first, by a kernel that computes only
+    valid points."""
     for access in node.inputs:
         producer = graph.producer.get(access.base)
         if access.conditions and producer is not None and _may_raise(graph, producer, anchors):
@@ -91,7 +95,7 @@ def _anchor_guarded(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
 
 
 def _may_raise(graph: Graph, node: Compute, anchors: set[Compute]) -> bool:
-    """May the node, or what floats to it, raise an error?"""
+    """Whether the node, or a value that floats to it, may raise an error."""
     seen: set[Compute] = set()
     stack = [node]
     while stack:

@@ -47,7 +47,7 @@ def dim_symbols(prefix: str, count: int) -> list[Expr]:
 @dataclass(frozen=True)
 class Access:
     """A read: ``base`` (a buffer's value or a Compute result's) at ``map`` over the reader's dims d0...; it is defined
-    where every expression of ``conditions`` is >= 0 (always, when there are none)."""
+    where every expression of ``conditions`` is >= 0 (everywhere, if there are none)."""
 
     base: ir.Value
     map: tuple[Expr, ...]
@@ -89,7 +89,7 @@ class Compute:
 
     @property
     def has_index(self) -> bool:
-        """Whether its body asks at which point it is."""
+        """Whether its body uses the index of the point (``linalg.index``)."""
         return any(view.operation.name == "linalg.index" for view in self.op.regions[0].blocks[0].operations)
 
     @property
@@ -121,7 +121,7 @@ class Graph:
     called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
     def layout(self, value: ir.Value) -> Layout:
-        """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
+        """The layout of a tensor from its bind; contiguous for a value inside a lowering, which has no bind."""
         found = self.sizes.layouts.get(value)
         if found is None:
             sizes = self.tensor_sizes[value]
@@ -247,7 +247,7 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
 
 
 def outer_sizes(generic: Any, graph: Graph, without: Collection[ir.Value] = ()) -> list[Expr]:
-    """Sizes of main that the body uses. ``without``: real numbers of which they do not count."""
+    """Sizes of main that the body uses. ``without``: real numbers whose sizes are not included."""
     found: list[ir.Value] = []
     for view in generic.regions[0].blocks[0].operations:
         for v in view.operation.operands:
@@ -257,7 +257,8 @@ def outer_sizes(generic: Any, graph: Graph, without: Collection[ir.Value] = ()) 
 
 
 def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
-    """A constant or a number made of sizes that main computes and a body uses: its arithmetic is repeated there."""
+    """Whether a value used in a body is a constant, or a number that main computes from sizes: the arithmetic is cloned
+    into the body."""
     if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
         return False
     return bool(value.owner.parent != generic)

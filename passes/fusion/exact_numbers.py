@@ -1,7 +1,7 @@
 """Size expressions that may overflow 64 bits in a kernel: the host program computes them exactly.
 
-In ``x * (n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)))`` Python's integers have as many bits as they need. A kernel has
-64 of them, and the divisor needs more from n = 2,097,154 on.
+In ``x * (n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)))`` Python's integers have as many bits as they need. A kernel's
+have 64, and the divisor overflows from n = 2,097,154 on.
 """
 
 from __future__ import annotations

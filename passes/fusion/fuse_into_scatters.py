@@ -61,11 +61,11 @@ class FuseIntoScatters(Pass):
         %r = "host.launch"(%x, %h, %from, %to, %d, %s0, %s1) {callee = @kernel_4}
 
     In the message passing of a graph network the values have a row for each edge, of which there are many more than
-    nodes: they are the largest tensor, and need not exist. A scatter is parallel only along the dims that have no
-    index. So nothing is joined where the innermost dim has one, which is no work for vectors, nor what calls
-    mathematical functions, which more threads would share. Where the program writes to arguments, nothing is joined
-    that reads what the scatter writes to (``k[:, :, i] *= 2``): that could not be in the argument's memory then, and
-    all of it would be copied.
+    nodes: they are the largest tensor, which then is never stored. A scatter is parallel only along the dims without an
+    index. So kernels are not joined if the innermost dim has an index, since the work is then not vectorised, nor if
+    the producer calls mathematical functions, which should run on more threads. If the program writes to arguments, a
+    producer that reads the scatter's destination is not joined (``k[:, :, i] *= 2``): the result could not be computed
+    in the argument's memory then, and all of it would be copied.
     """
 
     name: ClassVar[str] = "fuse-into-scatters"
@@ -114,7 +114,7 @@ class _Kernels:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A launch and its kernel: ``expressions`` are what its size arguments are in the host program."""
+    """A launch and its kernel: ``expressions`` are the launch's size arguments over the symbols of the host program."""
 
     op: Any
     function: Any
@@ -181,7 +181,7 @@ class _Main:
         return _Launched(op, function, tuple(self.sizes.expr(v) for v in list(op.operands)[first:]))
 
     def _made_for(self, scatter: _Launched) -> _Launched | None:
-        """The launch that computes the scatter's values point by point, for it alone."""
+        """The launch that computes the scatter's values point by point, if it has no other readers."""
         value = scatter.op.operands[_VALUES]
         maker = value.owner
         if isinstance(maker, ir.Block) or maker.name != "host.launch" or len(maker.results) != 1:
@@ -204,7 +204,8 @@ class _Main:
         return None if any(op is not None and _may_write(op) for op in between) else made
 
     def _reads_what_is_written(self, made: _Launched, scatter: _Launched) -> bool:
-        """Whether values of the scatter are computed from its source, or from what that is a copy of."""
+        """Whether values of the scatter are computed from its source, or from the tensor that its source is a copy
+        of."""
         source = scatter.op.operands[0]
         originals, maker = [source], source.owner
         if not isinstance(maker, ir.Block) and maker.name == "host.launch":
@@ -213,7 +214,7 @@ class _Main:
         return any(value in originals for value in made.inputs)
 
     def _computes_sizes(self, launch: Any) -> bool:
-        """Whether a kernel could compute what it is given besides tensors of the symbols."""
+        """Whether a kernel can compute the launch's non-tensor arguments from the symbols."""
         given = [v for v in launch.operands if not isinstance(v.type, ir.RankedTensorType)]
         return all(v in self.sizes and self.magnitudes.fit(self.sizes.expr(v)) for v in given)
 
@@ -233,7 +234,7 @@ class _Main:
             old.erase()
 
     def _size(self, op: Any, name: str) -> ir.Value:
-        """A symbol's value before an operation."""
+        """A symbol's value, available before an operation."""
         wanted = Expr.symbol(name)
         return next(v for v, expr in self.sizes.known() if expr == wanted)
 
@@ -251,7 +252,7 @@ def _in_vectors(scatter: _Launched) -> bool:
 
 
 def _at_own_point(made: _Launched, scatter: _Launched) -> bool:
-    """Each point of the one writes what the same point of the other reads."""
+    """Whether each point of the producer writes the element that the same point of the scatter reads."""
     store, values = made.the("symshape.store"), scatter.block.arguments[_VALUES]
     views = [op for op in body_of(scatter.function) if op.name == "symshape.view" and op.operands[0] == values]
     read = all(domain_of(op) is None and _is_identity(index_map(op)) for op in views)
@@ -337,7 +338,7 @@ def _bind(launched: _Launched, values: dict[ir.Value, ir.Value], tensors: Sequen
 
 
 def _copy(op: Any, values: dict[ir.Value, ir.Value]) -> None:
-    """Clones an operation with what stands for its operands, also inside of its regions; once."""
+    """Clones an operation, with its operands mapped, also inside of its regions; once."""
     if len(op.results) and op.results[0] in values:
         return
     clone = op.clone()

@@ -79,7 +79,7 @@ class FuseKernels(Pass):
         self.count(context, kernels=len(names), launches=sum(map(len, callees)))
 
     def _planned(self, function: Any) -> _Main:
-        """The kernels of a function, of which nothing is written yet."""
+        """The plans of a function's kernels; no IR is written yet."""
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
         facts = facts_of(function, graph.sizes)
@@ -118,7 +118,7 @@ class FuseKernels(Pass):
 
 @dataclass(frozen=True)
 class _Main:
-    """A function of the host program, and the kernels that do its work. ``rows``: what is known of its sizes."""
+    """A function of the host program, and the kernels that do its work. ``rows``: ranges of its sizes."""
 
     block: ir.Block
     graph: Graph
@@ -128,7 +128,7 @@ class _Main:
 
     @cached_property
     def magnitudes(self) -> Magnitudes:
-        """How large its sizes may become."""
+        """Upper bounds of its sizes."""
         return Magnitudes(self.graph.sizes.shapes_in_memory(), self.facts)
 
 

@@ -1,9 +1,10 @@
-"""Groups anchors into kernels.
+"""Groups anchors into kernels: the vertical fusion of producers with consumers.
 
 Anchors are the values that must exist: reductions, scans, values that a library call or a result needs in memory, and
-values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where
-it needs it. A group is a set of anchors over one iteration space; an anchor joins a group when its own space is that
-space (proven), when it reads members only at the point at hand, and when no path leaves the group and comes back.
+values that are too expensive to recompute in each reader. All other values float: each kernel that reads one computes
+it where it needs it. A group is a set of anchors over one iteration space. An anchor joins a group if its own space is
+that space (proven), if it reads members only at the current point, and if the graph of groups stays acyclic.
+``siblings`` and ``stacked`` merge groups afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Map = tuple[Expr, ...]  # an index for each dim, or conditions of it
 
 @dataclass(eq=False)
 class Group:
-    """A kernel in the making: its space (k0, k1, ...), which dims are reduced, and where each member sits in it."""
+    """A kernel under construction: its space (k0, k1, ...), which dims are reduced, and the placement of each member in
+    it."""
 
     index: int
     space: tuple[Expr, ...]
@@ -73,7 +75,7 @@ class Grouping:
         return read + self.sources.get(node, [])
 
     def merge(self, into: Group, group: Group) -> None:
-        """All members of the second group come into the first one, over the same space."""
+        """Moves all members of the second group into the first one, over the same space."""
         self.order.merge(into, group)
         into.placements |= group.placements
         for node in group.placements:
@@ -221,7 +223,7 @@ def _complete(node: Compute, group: Group, solved: list[Expr | None], facts: Fac
 
 
 def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> list[bool] | None:
-    """Which dims of the space are reduced once the node is in it; None when that contradicts what is there."""
+    """Which dims of the space are reduced once the node is in it; None if that contradicts the present members."""
     if not node.accumulates:
         return group.reduced
     if node.is_scan and not _in_order(node, placement) or group.has_reduction and node.is_scan != group.has_scan:
@@ -243,12 +245,12 @@ def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> 
 
 
 def _in_order(node: Compute, placement: tuple[Expr, ...]) -> bool:
-    """Whether the kernel goes along one dim where the scan does."""
+    """Whether the kernel iterates in the scan's order along its dim."""
     along = [placement[i] for i, r in enumerate(node.reduced) if r]
     return all(e == Expr.symbol(name) for e in along for name in e.symbols)
 
 
 def _covers(node: Compute, group: Group, placement: tuple[Expr, ...]) -> bool:
-    """A reduction needs every point of the space: its placement must mention all dims that are not 1."""
+    """Whether a reduction's placement uses all dims of the space that are not 1, as it needs every point."""
     used: set[str] = set().union(*(e.symbols for e in placement))
     return all(f"k{i}" in used for i, s in enumerate(group.space) if s.as_int() != 1)

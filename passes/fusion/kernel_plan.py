@@ -28,7 +28,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Step:
-    """A generic evaluated with its own dims at ``map``; ``inputs`` are positions of earlier items of the plan."""
+    """A generic evaluated with its own dims at ``map``; ``inputs`` are indices of earlier items of the plan."""
 
     node: Compute
     map: tuple[Expr, ...]
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Store:
-    """A result of a step, kept in memory: ``map`` gives the value's own index over the kernel's dims."""
+    """Stores a result of a step: ``map`` gives the value's own index over the kernel's dims."""
 
     item: Ref
     value: ir.Value

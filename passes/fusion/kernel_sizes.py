@@ -1,11 +1,12 @@
 """Selects the sizes that a kernel takes as arguments: only those it uses, so that equal loops share one kernel.
 
-A number that takes more than 64 bits to compute is an argument too (``passes/fusion/exact_numbers.py``).
+A symbol of main that a kernel uses becomes one of its ``index`` arguments here; the launch passes the value. A size
+that needs more than 64 bits to compute is an argument too (``passes/fusion/exact_numbers.py``).
 
-Two things keep loops apart that differ in nothing else. A size such as (s1 + 3)//4, the height of a feature map after
-two strides, is one that the kernel of another resolution computes in another way: it is an argument itself where the
-kernel mentions s1 in no other expression. And a number, such as a count of channels, is part of the kernel's text:
-where kernels differ in it alone, it is an argument of one kernel.
+Two further rules let loops that are otherwise equal share a kernel. A size such as (s1 + 3)//4, the height of a feature
+map after two strides, is computed by another expression in the kernel of another resolution: it is an argument itself
+if the kernel uses s1 in no other expression. And a constant, such as a number of channels, is part of the kernel's
+text: if kernels differ in it alone, it is an argument of one kernel.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ LEAST: Final = 17  # a dim of fewer elements may be unrolled, for which its size
 
 @dataclass(frozen=True)
 class KernelSizes:
-    """``arguments``: what a launch passes for the index arguments, in order. ``numbers``: those among them that the
-    graph knows, by the names that stand for them in the kernel; ``reals``: real numbers of which it gets the bits."""
+    """``arguments``: the values that a launch passes for the index arguments, in order. ``numbers``: constants among
+    them, with the names by which the kernel knows them; ``reals``: real numbers, which are passed as their bits."""
 
     arguments: tuple[Expr, ...]
     numbers: Mapping[int, Expr] = field(default_factory=dict)
     reals: Mapping[ir.Value, Expr] = field(default_factory=dict)
 
     def inside(self, expr: Expr) -> Expr:
-        """A size as the kernel knows it: numbers are arguments, also as factors."""
+        """A size as an expression of the kernel: constants that are arguments are replaced, also as factors."""
         terms = expr.terms if self.numbers else ()
         if all(abs(coefficient) < LEAST for coefficient, _ in terms) or any(map(_is_remainder, terms)):
             return expr
@@ -52,13 +53,13 @@ class KernelSizes:
         return total
 
     def layout(self, layout: Layout) -> Layout:
-        """The same of a layout."""
+        """``inside`` for all sizes and strides of a layout."""
         sizes, strides = (tuple(map(self.inside, exprs)) for exprs in (layout.sizes, layout.strides))
         return Layout(sizes, strides, layout.offset)
 
     def known(self, argument: Expr, facts: Facts) -> list[Condition]:
-        """What the kernel may assume of an argument: bounds and a divisor. Nothing of a real number, and of a size that
-        is no symbol or function: its parts may be no arguments, and conditions are written of these."""
+        """Facts about an argument that the kernel may assume: bounds and a divisor. None for a real number, and for a
+        size that is no symbol or function: facts are written about arguments, and its symbols need not be arguments."""
         number = argument.as_int()
         if number is None:
             is_atom = len(argument.atoms) == 1 and argument == Expr({(*argument.atoms,): 1})
@@ -98,8 +99,8 @@ def _inexact(plan: KernelPlan, graph: Graph, magnitudes: Magnitudes) -> tuple[di
 
 
 def numbers_of(plan: KernelPlan, graph: Graph) -> tuple[int, ...]:
-    """The sizes known as numbers that could be arguments: of parallel dims outside of the innermost loop, and nowhere
-    of a dim that lies contiguous in memory, whose vectors gain by a known number."""
+    """The constant sizes that could be arguments: of parallel dims outside of the innermost loop, if no dim of that
+    size is contiguous in memory, where vectorisation gains from a constant."""
     pairs = zip(plan.space[:-1], plan.reduced, strict=False)
     found = {number for size, reduced in pairs if not reduced and (number := size.as_int() or 0) >= LEAST}
     if not found:
@@ -114,13 +115,13 @@ def numbers_of(plan: KernelPlan, graph: Graph) -> tuple[int, ...]:
 
 
 def likeness(plan: KernelPlan) -> tuple[object, ...]:
-    """A key that is equal for kernels which differ only in constants, and rarely for others."""
+    """A key that is equal for kernels that differ only in constants, and rarely for others."""
     items = tuple(item.node.op.name if isinstance(item, Step) else len(item.conditions) for item in plan.items)
     return items, plan.reduced, tuple(map(dtype_of, _tensors(plan))), tuple(len(item.map) for item in plan.items)
 
 
 def known_of(facts: Facts, size: Expr) -> list[Condition]:
-    """A size's bounds and a divisor."""
+    """The facts about a size: its bounds and a divisor."""
     low, high = facts.bounds(size)
     divisor = 1
     while divisor < 16 and facts.divides(2 * divisor, size):
@@ -152,7 +153,7 @@ def _mentioned(plan: KernelPlan, graph: Graph, without: Collection[ir.Value]) ->
 
 
 def _occurrences(exprs: Iterable[Expr]) -> tuple[set[str], dict[str, list[Expr]]]:
-    """The symbols that stand outside of functions, and for each symbol the outermost functions that it stands in."""
+    """The symbols that occur outside of functions, and for each symbol the outermost functions that contain it."""
     bare: set[str] = set()
     functions: dict[str, list[Expr]] = {}
     for atom in {atom for expr in exprs for atom in expr.atoms}:

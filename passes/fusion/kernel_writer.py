@@ -24,7 +24,8 @@ from symshape.prover.numbers.facts import Facts
 
 
 def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
-    """The attributes of a ``linalg.generic``; ``maps`` are those of all operands, ``outs`` of which are outputs."""
+    """The attributes of a ``linalg.generic``; ``maps`` are those of all operands, the last ``outs`` of which are
+    outputs."""
     kinds = [f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>" for r in reduced]
     return {
         "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
@@ -35,7 +36,7 @@ def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) ->
 
 class KernelWriter:
     """Writes one kernel at the current insertion point (the module's body). ``taken``: the sizes that are arguments;
-    ``rows``: what is known of them, which the kernels of a function share; those that it asks for are entered."""
+    ``rows``: facts about sizes, a cache that the kernels of a function share."""
 
     def __init__(
         self, plan: KernelPlan, graph: Graph, facts: Facts, taken: KernelSizes, rows: dict[Expr, list[Condition]]
@@ -91,8 +92,8 @@ class KernelWriter:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
-        """The value's own, not its layout's (a size may be known better by now than the type says), but for sizes that
-        are arguments here."""
+        """The type of a value in the kernel: its own type, which may be less precise than its layout, with sizes that
+        are arguments made dynamic."""
         if not self.taken.numbers:
             return value.type
         shape = ir.RankedTensorType(value.type).shape
@@ -157,7 +158,7 @@ class KernelWriter:
         return scan_results(op) if node.is_scan else list(op.results)
 
     def _at_full_level(self, value: ir.Value) -> ir.Value:
-        """A row value at every point of its row."""
+        """A row-level value broadcast to every point of its row."""
         type_ = self._level_type(False, dtype_of(value))
         dest = ir.Operation.create("tensor.empty", [type_], self._dynamic(False)).result
         identity = ir.AffineMap.get_identity(len(self.plan.space))
@@ -245,7 +246,7 @@ class KernelWriter:
                 values.update(zip(op.results, clone.results))
 
     def _index(self, expr: Expr, rank: int) -> ir.Value:
-        """An index expression of the kernel's dims as a value in a body."""
+        """An index expression over the kernel's dims, emitted in a body."""
         map_, symbols = affine_map(rank, [expr])
         i64, index = ir.IntegerType.get_signless(64), ir.IndexType.get()
         dims = [

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Order:
-    """For each group, and each other operation asked for, the set of groups that it needs, as the bits of an integer:
-    bit i stands for the group of index i. Sets grow as nodes join and groups merge; all who need the grown one grow.
+    """For each group, and each other operation, the set of groups that it depends on (transitively), as bits of an
+    integer: bit i is the group of index i. Sets grow as nodes join and groups merge; dependents are updated.
 
-    Asking costs nothing then, and growing one operation on integers for each group, however large the graph is.
+    A query is one operation, and an update one integer operation per group, however large the graph is.
     """
 
     def __init__(self, graph: Graph, group_of: dict[Compute, Group]) -> None:
@@ -26,7 +26,7 @@ class Order:
         self._bits: dict[Group, int] = {}  # a group, and those that it has taken in
 
     def start(self, group: Group, values: Iterable[ir.Value]) -> None:
-        """A new group, which reads these values."""
+        """Adds a group, which reads these values."""
         self._needs[group] = self.needs(values)
         self._bits[group] = 1 << group.index
 

@@ -50,9 +50,8 @@ class OutlineScatters(Pass):
         %d = tensor.empty(%s0)
         %r = "host.launch"(%x, %v, %i, %d, %s0) {callee = @kernel_3}
 
-    The dims of the space along which the destination has no index are parallel; the others run in order, one after the
-    other, in every thread: the result does not depend on how many there are. The kernel may write over its source
-    (``symshape.in_place``).
+    The dims of the space along which the destination has no index are parallel; the others are sequential in every
+    thread: results do not depend on the number of threads. The kernel may overwrite its source (``symshape.in_place``).
     """
 
     name: ClassVar[str] = "outline-scatters"
@@ -218,7 +217,7 @@ class _Kernel:
         ).result
 
     def _over(self, b: Builder, x: Tensor, dims: tuple[int, ...], space: list[Expr], repeats: bool = True) -> Tensor:
-        """A tensor at every point of the space; a dim of size 1 is repeated, if any is to be."""
+        """A tensor at every point of the space; with ``repeats``, dims of size 1 are broadcast."""
 
         def read(*d: Expr) -> list[Expr]:
             steps = [b.step(size, space[dim]) if repeats else ONE for dim, size in zip(dims, x.sizes)]

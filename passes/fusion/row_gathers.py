@@ -10,8 +10,8 @@ from symshape.passes.fusion.compute_graph import FREE, HEAVY, Compute
 
 
 def weight_of_row_gather(node: Compute) -> int | None:
-    """Scalar operations for each element; those on indices are made once for a row. None if this is no gather of rows,
-    or computes something dear besides."""
+    """Scalar operations per element of a gather of rows, whose index arithmetic is done once per row. None if the node
+    is no gather of rows, or also computes something expensive."""
     if not node.captured or not node.sizes:
         return None
     body = node.op.regions[0].blocks[0]

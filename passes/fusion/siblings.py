@@ -39,7 +39,8 @@ class Siblings:
                 return
 
     def _keys(self, group: Group, nodes: Iterable[Compute]) -> dict[_Key, None]:
-        """A read that is another one at every point of the space is one of a large tensor, or of a part of one."""
+        """Keys of the large tensors that a group reads: reads at every point of the space of a large tensor, or of a
+        part of one."""
         space = tuple(self.grouping.facts.simplify(size) for size in group.space)
         every = {f"k{i}" for i, size in enumerate(space) if size.as_int() != 1}
         keys: dict[_Key, None] = {}

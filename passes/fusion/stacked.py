@@ -1,7 +1,7 @@
 """Merges a group with a producer whose results it reads at the same points, so that they stay in registers.
 
-A reader joins one group. Where it reads members of two, as an interpolation between two interpolated rows does, the
-other one is merged with it here.
+When groups are formed, a reader joins one group. If it reads members of two, as an interpolation between two
+interpolated rows does, the other group is merged with it here.
 """
 
 from __future__ import annotations

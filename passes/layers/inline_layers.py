@@ -23,7 +23,7 @@ from symshape.passes.framework.base import Pass, PassContext
 
 @dataclass(frozen=True)
 class InlineLayers(Pass):
-    """What ``outline-layers`` has made a call becomes operations of main again; no layer functions are left.
+    """Inlines the layer functions that ``outline-layers`` made; no layer functions are left.
 
     Before::
 
@@ -97,7 +97,7 @@ class _Body:
         values.update(zip(op.results, clone.results))
 
     def _size(self, value: ir.Value, given: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> ir.Value:
-        """A number that is made of symbols."""
+        """A number computed from symbols, as a value of main."""
         if value in given:
             return given[value]
         if value not in known:
@@ -118,14 +118,14 @@ def _is_about_sizes(op: Any) -> bool:
 
 
 def _is_known(op: Any) -> bool:
-    """Whether main says the same: of its symbols, and of what a layer is given."""
+    """Whether an operation repeats one of main: a symbol, or a bind of an argument of the layer."""
     return bool(
         op.name == "symshape.assume" or op.name == "symshape.bind" and isinstance(op.operands[0].owner, ir.Block)
     )
 
 
 def _moved(location: ir.Location, instead: dict[ir.Attribute, ir.Location]) -> ir.Location:
-    """Where the operation of another layer comes from."""
+    """The location of the corresponding operation in another layer."""
     if location.attr in instead:
         return instead[location.attr]
     if isinstance(location, ir.FusedLoc):

@@ -33,7 +33,8 @@ _ROUNDS: Final = 8  # kinds of layers in a function
 
 @dataclass(frozen=True)
 class OutlineLayers(Pass):
-    """Of equal layers one becomes a function, and all of them are calls of it; ``inline-layers`` undoes that.
+    """Outlines one of several equal layers as a function, and makes all of them calls of it; ``inline-layers`` undoes
+    that.
 
     Before::
 
@@ -50,7 +51,7 @@ class OutlineLayers(Pass):
         %4 = "host.layer"(%2, %w1) {callee = @layer_0}
 
     Lowering, fusion and outlining of kernels then take the time of one layer, however many there are. The kernels are
-    those of the whole function: layers begin where nothing is taken apart that would be computed in one kernel
+    the same as without layers: layers start at operations where no kernel is cut in two
     (``passes/layers/repetition.py``).
     """
 
@@ -99,7 +100,7 @@ def _outline(block: ir.Block, found: Layers, name: str) -> None:
 
 
 def _location(operations: Sequence[ir.Operation]) -> ir.Location:
-    """Where the calls among operations come from."""
+    """The fused location of the calls among operations."""
     return ir.Location.fused([op.location for op in operations if _is_call(op)])
 
 
@@ -132,7 +133,7 @@ class _Writer:
         return {name for expr in exprs for name in expr.symbols}
 
     def write(self, name: str) -> None:
-        """At the current insertion point, in the module."""
+        """Writes the function at the current insertion point, in the module."""
         index = ir.IndexType.get()
         types = [*(value.type for value in self.inputs), *(index for _ in self.symbols)]
         first = self.found.operations[0]

@@ -1,8 +1,8 @@
 """Finds repeated sequences of operations in a function: the layers of a model.
 
-A layer is a sequence of library calls that is there several times in a row, each time with the same attributes, types
-and layouts. Where one layer ends and the next begins is open: it is decided so that nothing is computed in two kernels
-that would have been computed in one.
+A layer is a sequence of library calls that occurs several times in a row, each time with the same attributes, types and
+layouts. Where one layer ends and the next starts is free: it is chosen so that operations that would be in one kernel
+stay together.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Targets:
 
 
 def find_layers(block: ir.Block, targets: Targets) -> tuple[Layers | None, bool]:
-    """The layers of which most can be left out, None where nothing is there often enough; and whether operations were
-    moved.
+    """(layers, moved): the layers that save most operations, None if no sequence is repeated often enough; and whether
+    operations were moved.
 
-    What is computed after the layers of values of one of them is moved into that layer: PyTorch's partitioner appends
-    what it computes for backward to the end of forward.
+    An operation after the layers that uses values of a single one is moved into that layer: PyTorch's partitioner
+    appends what it computes for backward to the end of forward.
     """
     reader = _Reader(block, targets)
     if reader.sizes.foreign:  # a layer would have to say which of its operands kernels cannot read
@@ -92,7 +92,8 @@ def find_layers(block: ir.Block, targets: Targets) -> tuple[Layers | None, bool]
 
 
 def _candidates(kinds: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(period, start, end) of runs in which operations of one kind are ``period`` apart, those that save most first."""
+    """(period, start, end) of runs in which each operation equals the one ``period`` before it, those that save most
+    first."""
     latest: dict[int, int] = {}
     gaps: Counter[int] = Counter()
     for position, kind in enumerate(kinds):
@@ -120,7 +121,7 @@ def _longest_run(kinds: Sequence[int], period: int) -> tuple[int, int]:
 
 @dataclass
 class _Item:
-    """An operation: its tensor operands, and where those of them come from that other items compute."""
+    """An operation: its tensor operands, and its uses by other items."""
 
     op: ir.Operation
     name: str
@@ -138,8 +139,7 @@ class _Item:
 
 @dataclass
 class _Light:
-    """Of the items before ``end``, those that a layer could do for itself, and the bytes that each reads for an
-    element."""
+    """The items before ``end`` that a layer could recompute for itself, and the bytes that each reads per element."""
 
     end: int = 0
     found: dict[int, None] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class _Light:
 
 @dataclass(frozen=True)
 class _Signature:
-    """All that has to be the same of layers besides the kinds of their operations."""
+    """What must be equal between layers in addition to the kinds of their operations."""
 
     operands: tuple[Hashable, ...]
     shared: tuple[int, ...]
@@ -208,7 +208,8 @@ class _Reader:
         return self.items[self.producer[value][0]].root if value in self.producer else value
 
     def _kind(self, item: _Item) -> Hashable:
-        """Equal where all but the tensors is; like no other for what is no part of a layer."""
+        """A key that is equal for operations that differ in tensors alone; unique for an operation that no layer may
+        contain."""
         op = item.op
         if item.name == "symshape.bind":
             layout = self.sizes.layouts.get(item.operands[0])
@@ -236,7 +237,7 @@ class _Reader:
     def costs(self, start: int, end: int, period: int) -> list[int]:
         """The cost of starting layers at ``start``, at the operation after it, and so on.
 
-        What a kernel would compute together is not taken apart; then few values are better, and views are dearer.
+        First, no kernel may be cut in two; then few values should cross, and views cost more.
         """
         costs = [0] * period
         first = start + ((end - start) // period - 1) // 2 * period
@@ -263,7 +264,7 @@ class _Reader:
         return ((min(found), max(found)) for found in readers.values())
 
     def _uses(self, position: int) -> Iterator[int]:
-        """Where a value is read, as it is or through views."""
+        """The positions of a value's uses, directly or through views."""
         for _, at in self.items[position].readers:
             if self.items[at].target in self.targets.views:
                 yield from self._uses(at)
@@ -309,7 +310,7 @@ class _Reader:
     # --- layers --------------------------------------------------------------------------------------------------
 
     def layers(self, start: int, end: int, period: int) -> Layers | None:
-        """The longest run of equal layers that begin at ``start``."""
+        """The longest run of equal layers that start at ``start``."""
         firsts = range(start, end - period + 1, period)
         shared = self._shared(start, len(firsts))
         signatures = [
@@ -343,8 +344,8 @@ class _Reader:
         return False
 
     def _shared(self, start: int, count: int) -> frozenset[int]:
-        """Items from before the layers that each of so many layers does for itself, where it needs them: views, and
-        light code of values in memory that is not needed there itself, if fewer bytes are read that way."""
+        """Items before the layers that each of ``count`` layers recomputes for itself: views, and light code on values
+        in memory that is not otherwise needed in memory, if fewer bytes are read that way."""
         light = self.light.setdefault(count, _Light())
         for position in range(light.end, start):
             item = self.items[position]
@@ -362,7 +363,7 @@ class _Reader:
         return frozenset(at for at in light.found if at < start)
 
     def _is_light(self, position: int, light: Set[int]) -> bool:
-        """Whether fusion would compute it again wherever it is read. ``light``: what it is computed of is, too."""
+        """Whether fusion would recompute the item in each reader. ``light``: its operands are such items too."""
         item = self.items[position]
         roots = {root for value in item.operands if isinstance(root := self._root(value), int)}
         return (

@@ -22,7 +22,7 @@ _SAME = frozenset({"arith.index_cast", "arith.extsi"})  # casts that keep the nu
 
 @dataclass(frozen=True)
 class DropRepeatedChecks(Pass):
-    """A check of an index whose elements an earlier check has found in range becomes a clamp.
+    """Replaces a check of an index whose elements an earlier check has found in range by a clamp.
 
     Before::
 
@@ -36,13 +36,13 @@ class DropRepeatedChecks(Pass):
         ...
         %b = linalg.generic ins(%i) { %j = max(min(%in, %n - 1), 0);  tensor.extract %y[%j] }
 
-    ``k[:, :, i] += a`` reads and writes at the same index; what is read from ``k`` afterwards, at that index, was
-    checked behind the write, so ``k`` had to be kept as it was, in case that the check fails (``write-inputs``). The
-    clamp stays because kernels may be put in another order: memory is safe whatever is in the index, and the earlier
-    check still ends the program.
+    ``k[:, :, i] += a`` reads and writes at the same index; a later read of ``k`` at that index would be checked after
+    the write, so that the old ``k`` would have to be kept in case that the check fails (``write-inputs``). The clamp is
+    needed because kernels may be reordered: no access is out of bounds whatever the index is, and the earlier check
+    still ends the program with the error.
 
-    An index is followed through the operations that wrap negative numbers, to the tensor that it was read from. The
-    earlier check has to be of all elements of that tensor, and must have points wherever the later one has.
+    An index is traced through the operations that wrap negative numbers, to the tensor that it was read from. The
+    earlier check must cover all elements of that tensor, and must have points wherever the later one has.
     """
 
     name: ClassVar[str] = "drop-repeated-checks"
@@ -116,8 +116,8 @@ _ELEMENT = _Piece(True, ZERO)
 
 @dataclass(frozen=True)
 class _Value:
-    """What a body computes of one element of a tensor (``leaf``): ``negative`` where that is below 0, ``other`` where
-    it is not; pieces, or bools for a condition. ``positives``: it is that only where all these sizes are above 0."""
+    """The value that a body computes from one element of a tensor (``leaf``): ``negative`` if the element is below 0,
+    else ``other``; pieces, or bools for a condition. ``positives``: valid only if all these sizes are above 0."""
 
     negative: _Piece | bool
     other: _Piece | bool
@@ -127,8 +127,8 @@ class _Value:
 
 @dataclass(frozen=True)
 class _Check:
-    """Elements of ``leaf`` are below ``size`` and not negative; ``wrapped``: or not below ``-size``. Made where there
-    are points, which is where all of ``positives`` are above 0."""
+    """A check that elements of ``leaf`` are in [0, size), or in [-size, size) if ``wrapped``. It has points if all of
+    ``positives`` are above 0."""
 
     leaf: Access
     size: Expr
@@ -136,12 +136,12 @@ class _Check:
     positives: tuple[Expr, ...]
 
     def may_follow(self, earlier: _Check, facts: Facts) -> bool:
-        """Whether it holds where the earlier one was made and has held."""
+        """Whether the check holds wherever the earlier one was made and held."""
         same = self.leaf.base == earlier.leaf.base and (self.wrapped or not earlier.wrapped)
         return same and facts.equal(self.size, earlier.size)
 
     def has_points(self, points: Facts) -> bool:
-        """Whether it was made, where there are points of another check."""
+        """Whether the check was made, given that another check has points."""
         return all(points.nonnegative(size - 1) for size in self.positives)
 
     def is_whole(self, graph: Graph, facts: Facts, node: Compute) -> bool:
@@ -181,7 +181,7 @@ class _Reader:
         self.graph, self.facts = graph, facts
 
     def value(self, value: ir.Value, node: Compute, at: tuple[Expr, ...]) -> _Value | None:
-        """A value in the body of ``node``, at a point; None where it is not understood."""
+        """A value in the body of ``node``, at a point; None if it is not understood."""
         owner: Any = value.owner
         if isinstance(owner, ir.Block):
             return self._input(node, ir.BlockArgument(value).arg_number, at)
@@ -209,7 +209,7 @@ class _Reader:
         return operands[0]
 
     def _input(self, node: Compute, position: int, at: tuple[Expr, ...]) -> _Value | None:
-        """An operand of a body: what another body computes, or an element of a tensor."""
+        """An operand of a body: a value that another body computes, or an element of a tensor."""
         if position >= len(node.inputs) or node.inputs[position].conditions:
             return None
         access = node.inputs[position]
@@ -266,7 +266,7 @@ def _selected(operands: list[_Value]) -> _Value | None:
 def _combined(
     function: Callable[..., _Piece | bool | None], operands: list[_Value], positives: tuple[Expr, ...] = ()
 ) -> _Value | None:
-    """A function of values, which are of one element at most."""
+    """A function of values, which depend on at most one element."""
     leaves = [one.leaf for one in operands if one.leaf is not None]
     negative, other = function(*(one.negative for one in operands)), function(*(one.other for one in operands))
     if negative is None or other is None or any(one != leaves[0] for one in leaves):

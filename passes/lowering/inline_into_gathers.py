@@ -46,13 +46,13 @@ class InlineIntoGathers(Pass):
           %v = arith.subf %a, %r
         }
 
-    So the log-softmax of a cross entropy never exists as a tensor. Left alone is what may raise an error (it does so
-    wherever it is computed, gathered or not), and what costs more to compute again than to store: several operations
-    on values that may be gathered more often than there are of them. An index that is computed of the point costs
-    little: padding by reflection, a gather for each dim, becomes one gather.
+    So the log-softmax of a cross entropy is never stored. Not inlined are producers that may raise an error (which they
+    do for every element, gathered or not), and producers that cost more to recompute than to store: several operations
+    on values that may be gathered more often than there are elements. An index that is computed from the point costs
+    little: reflection padding, a gather for each dim, becomes one gather.
 
-    ``max_weight``  scalar operations that are repeated although more values may be read than exist
-    ``max_index_weight``  the same, where they compute the index of a value that is read
+    ``max_weight``  scalar operations that may be repeated although more values may be read than exist
+    ``max_index_weight``  the same for operations that compute the index of a value that is read
     """
 
     name: ClassVar[str] = "inline-into-gathers"
@@ -108,7 +108,7 @@ def _reads_no_more(facts: Facts, reader: Compute, read: Compute) -> bool:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value of a tensor at an index: an element of ``base``, or what ``node`` makes of its inputs' values there."""
+    """A value of a tensor at an index: an element of ``base``, or the result of ``node`` at that index."""
 
     base: ir.Value
     index: Index
@@ -121,14 +121,14 @@ class _Value:
             yield from value.steps()
 
     def is_light(self, weight: int) -> bool:
-        """One element is read, and little computed from it."""
+        """Whether one element is read, with few operations on it."""
         steps = list(self.steps())
         nodes = [one.node for one in steps if one.node is not None]
         gathered = {(one.base, one.index) for one in steps if one.node is None and one.is_gathered()}
         return len(gathered) <= 1 and not any(n.heavy for n in nodes) and sum(n.weight for n in nodes) <= weight
 
     def is_index(self, weight: int) -> bool:
-        """One element is read, at an index that is computed of the point alone."""
+        """Whether one element is read, at an index that is computed from the point alone."""
         nodes = [one.node for one in self.steps() if one.node is not None]
         if any(one.node is None for one in self.steps()) or sum(n.weight for n in nodes) > weight:
             return False
@@ -140,7 +140,7 @@ class _Value:
 
 
 def _extracts(generic: Any) -> Iterator[Any]:
-    """Its extracts from tensors that main computes, as they are or through views."""
+    """Its extracts from tensors that main computes, directly or through views."""
     for view in generic.regions[0].blocks[0].operations:
         op = view.operation
         if op.name == "tensor.extract" and _is_computed(op.operands[0]):
@@ -154,7 +154,7 @@ def _is_computed(value: ir.Value) -> bool:
 
 
 def _index_expr(extract: Any, position: int) -> Expr:
-    """A dim of the reader, or the name of whatever its body computes there."""
+    """A dim of the reader, or the name of the value that its body computes there."""
     value = extract.operands[position + 1]
     if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.index":
         return Expr.symbol(f"d{ir.IntegerAttr(value.owner.attributes['dim']).value}")
@@ -179,7 +179,7 @@ def _read(graph: Graph, access: Access, indices: dict[str, Expr]) -> _Value | No
 
 
 def _may_fail(node: Compute) -> bool:
-    """Whether its body may find an error in the data."""
+    """Whether its body may raise an error that depends on data."""
     inner = [view.operation for view in node.op.regions[0].blocks[0].operations]
     divisions = (op for op in inner if op.name in INTEGER_DIVISIONS)
     checks = any(op.name == "symshape.check_index" for op in inner)
@@ -206,7 +206,7 @@ class _Writer:
         self.arguments: dict[tuple[ir.Value, Index], ir.Value] = {}
 
     def _view(self, base: ir.Value, index: Index) -> ir.Value:
-        """An operand: a tensor at an index that only depends on the point, over the gather's dims."""
+        """A new operand: a tensor at an index that depends on the point alone, over the gather's dims."""
         sizes = self.node.sizes
         type_ = tensor_type([s.as_int() for s in sizes], dtype_of(base))
         return create_view(self.graph.sizes, base, type_, sizes, index)

@@ -53,7 +53,7 @@ Index = tuple[Expr, ...]  # over the dims of a slice
 
 
 class _Kept(Exception):
-    """The scan has to stay a loop; says why."""
+    """The scan must stay a loop; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,12 @@ class _Code:
         self.returned = list(body_of(called)[-1].operands)
 
     def operand(self, position: int) -> ir.Value:
-        """What a parameter stands for: for a slice the tensor that it is of, for a carried value its beginning."""
+        """The operand for a parameter: for a slice the whole tensor, for a carried value its initial value."""
         value: ir.Value = self.op.operands[position - (self.carried if self.associative else 0)]
         return value
 
     def tensor(self, value: ir.Value) -> Tensor:
-        """A tensor of the caller."""
+        """A tensor of the calling function."""
         layout, dtype = self.builder.sizes.layouts.get(value), dtype_of(value)
         if layout is None or dtype not in NATIVE:
             raise _Kept(f"it has a tensor of dtype {dtype}")
@@ -185,8 +185,8 @@ class _Code:
 
 
 def _groups(code: _Code) -> list[list[int]]:
-    """Results by the sizes of their slices: each group is an operation over points of its own, which computes again
-    what it needs of the others."""
+    """Results grouped by the sizes of their slices: each group becomes an operation over its own points, which
+    recomputes the values that it needs of other groups."""
     groups: list[list[int]] = []
     for i in range(len(code.returned)):
         found = (group for group in groups if code.equal(code.space(i), code.space(group[0])))
@@ -206,10 +206,11 @@ def _inner(access: Access, outer: Index) -> Access:
 
 
 class _Points:
-    """What a point of some returned values is computed of, read before anything is written: _Kept where it cannot be.
+    """The values that the points of some returned values are computed from, read before anything is emitted; _Kept if
+    that is not possible.
 
-    ``states``: (carried value, index) of what is carried for it: the step before is read where this step is computed. A
-    value with fewer dims than the point is carried for each of them. ``reads``: (other parameter, index).
+    ``states``: (carried value, index) pairs: the value of the previous step at that index is needed to compute this
+    step. A value with fewer dims than the point is carried for each point. ``reads``: (other parameter, index) pairs.
     """
 
     def __init__(self, code: _Code, space: Sequence[Expr], returned: Sequence[int]) -> None:
@@ -264,7 +265,7 @@ class _Points:
         return [self.operand(position, index) for position, index in self.reads]
 
     def operand(self, position: int, index: Index) -> Tensor:
-        """What a parameter is at an index of each point: a slice of each step, what the first step begins with."""
+        """A parameter at an index of each point: a slice of each step, or an initial value."""
         code, is_slice = self.code, 0 <= position - self.code.carried < self.code.sliced
         x = code.tensor(code.operand(position))
         shifted = {f"d{i}": Expr.symbol(f"d{i + 1}") for i in range(len(self.dims))}
@@ -301,14 +302,14 @@ class _Points:
         read: Sequence[ir.Value],
         outer: dict[ir.Value, ir.Value],
     ) -> list[ir.Value]:
-        """What is carried on, and then returned values at the point, in the types of their tensors. ``given``: carried
-        parameters, and elements of an associative scan; ``read``: the others."""
+        """Emits the next carried values, then returned values at the point, in the types of their tensors. ``given``:
+        carried parameters, and elements of an associative scan; ``read``: the others."""
         values: dict[Any, ir.Value] = given | dict(zip(self.reads, read, strict=True))
         wanted = [*self.states, *((i, self.dims) for i in returned)]
         return [self._value(self.code.start(*one), values, outer) for one in wanted]
 
     def _value(self, access: Access, values: dict[Any, ir.Value], outer: dict[ir.Value, ir.Value]) -> ir.Value:
-        """Each is computed once."""
+        """Emits a value, once."""
         node = self.code.graph.producer.get(access.base)
         if node is None:
             return values[self.code.parameters[access.base], access.map]
@@ -326,7 +327,7 @@ def _has_index(node: Compute) -> bool:
 
 
 def _cloned(body: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """The code of a body, for points of slices that have a dim before them; what it yields."""
+    """Clones the code of a body, for points of slices with a dim before them; returns what it yields."""
     for view in body.operations:
         op = view.operation
         if op.name == "linalg.yield":
@@ -344,7 +345,8 @@ def _cloned(body: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
 def _generic(
     inputs: Sequence[ir.Value], outs: Sequence[ir.Value], carried: int, rank: int, combiner: str
 ) -> tuple[Any, list[ir.Value]]:
-    """An empty ``linalg.generic``, of whose outs the first ``carried`` lack the dim that is scanned; its arguments."""
+    """An empty ``linalg.generic``, of whose outs the first ``carried`` lack the scanned dim; and its block
+    arguments."""
     identity = ir.AffineMap.get_identity(rank)
     row = ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(i) for i in range(1, rank)])
     maps = [identity] * len(inputs) + [row] * carried + [identity] * (len(outs) - carried)
@@ -371,7 +373,7 @@ def _zeros(b: Builder, sizes: Sequence[Expr], dtype: str) -> ir.Value:
 
 
 class _Map:
-    """One result of a scan that carries nothing."""
+    """One result of a scan without carried values."""
 
     def __init__(self, code: _Code, result: int) -> None:
         self.code, self.number, self.result = code, result, code.tensor(code.op.results[result])
@@ -447,7 +449,7 @@ class _Scan:
     def _start(
         self, inputs: Sequence[ir.Value], dtypes: Sequence[str], combiner: str
     ) -> tuple[Any, list[ir.Value], dict[ir.Value, ir.Value]]:
-        """An operation without code, its arguments, and what code uses from outside."""
+        """An operation without code, its block arguments, and the values that its code uses from outside."""
         b = self.code.builder
         outs = [_zeros(b, self.space[1:], t) for t in dtypes] + [_empty(b, self.space, t) for t in dtypes]
         outer = self.points.outer()
@@ -461,7 +463,7 @@ class _Scan:
 
 
 def _narrow(value: ir.Value, dtype: str) -> ir.Value:
-    """A carried value in the type that a tensor of a dtype has."""
+    """A carried value cast to the type of a tensor with a dtype."""
     if dtype not in _WIDE:
         return value
     name = "builtin.unrealized_conversion_cast" if dtype == "ui8" else "arith.truncf"

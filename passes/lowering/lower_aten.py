@@ -94,7 +94,7 @@ def rules_of(table: str) -> Mapping[str, Callable[..., Any]]:
 
 @cache
 def rules() -> dict[str, Callable[..., Any]]:
-    """All rules, of all ``TABLES``."""
+    """The union of all ``TABLES``: overload name -> rule."""
     merged: dict[str, Callable[..., Any]] = {}
     for table in TABLES:
         merged |= rules_of(table)
@@ -103,7 +103,7 @@ def rules() -> dict[str, Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class KeptCall:
-    """A remark: calls of this overload stay library calls, and why."""
+    """A remark: calls of this overload stay library calls, and the reason."""
 
     target: str
     reason: str
@@ -146,7 +146,7 @@ class LowerAten(Pass):
         self.remark(context, *(KeptCall(target, reason) for target, reason in kept.items()))
 
     def _lower_function(self, function: Any, kept: dict[str, str], target_name: str) -> tuple[int, int]:
-        """How many calls were lowered, and how many are left; ``kept`` takes why."""
+        """Lowers a function; returns the numbers of lowered calls and of those left; ``kept`` collects the reasons."""
         block = function.regions[0].blocks[0]
         sizes = Sizes(block)
         operations = [view.operation for view in block.operations]
@@ -186,9 +186,9 @@ class LowerAten(Pass):
 
 
 def _foreign_tensor(op: Any, foreign: Mapping[ir.Value, Foreign]) -> str:
-    """Why kernels, which run on one device and read memory as it is, cannot do a call; "" where they can.
+    """Why kernels, which run on one device and read plain memory, cannot do a call; "" if they can.
 
-    Kernels on a GPU are given the number that a tensor without dims on the CPU is, as eager mode's are.
+    As in eager mode, kernels on a GPU get the number in a CPU tensor without dims.
     """
     results = [f"its result is {foreign[value]}" for value in op.results if value in foreign]
     read = [foreign[value] for value in op.operands if value in foreign]
@@ -197,7 +197,7 @@ def _foreign_tensor(op: Any, foreign: Mapping[ir.Value, Foreign]) -> str:
 
 
 def _update_results(function: Any, terminator: Any) -> None:
-    """A size that is found to be a number is part of the type of what has it, of what is returned too."""
+    """Makes sizes that are found to be constant part of the tensors' types, and of the function's result types."""
     kinds = ir.FunctionType(ir.TypeAttr(function.operation.attributes["function_type"]).value)
     results = [value.type for value in terminator.operands]
     if results != list(kinds.results):
@@ -206,8 +206,8 @@ def _update_results(function: Any, terminator: Any) -> None:
 
 
 def _reason(op: Any, target: str, before: str | None) -> str:
-    """Why a call stays that has no rule: what the importer said of it, if it did. What cannot be traced has the name of
-    no operator: its lines are listed."""
+    """Why a call without a rule stays: the importer's reason, if it gave one. An opaque call, which is no operator, has
+    the lines that made it."""
     if not target.startswith("symshape.opaque_"):
         return before or reason_kept(op) or "no rule"
     text = call_arguments(op)
@@ -256,7 +256,7 @@ def _jumps(target: str, results: Sequence[Result]) -> bool:
 
 
 def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:
-    """A result of its own: an op that does not alias its operand must not hand out the operand or a view of it."""
+    """The result of an op that does not alias its operand: copied if it is the operand or a view of it."""
     is_view = not isinstance(value.value.owner, ir.Block) and value.value.owner.name == "symshape.view"
     if is_view or value.value in binds:
         return builder.pointwise(value.sizes, value.dtype, [value], lambda v: v)

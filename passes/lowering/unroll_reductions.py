@@ -24,7 +24,7 @@ _FAR = 32  # users that are looked at, one behind the other
 
 @dataclass(frozen=True)
 class UnrollReductions(Pass):
-    """Reductions over a few elements, whose number is known, become pointwise operations that read them all.
+    """Reductions over a constant, small number of elements become pointwise operations that read all of them.
 
     Before::
 
@@ -37,11 +37,12 @@ class UnrollReductions(Pass):
         %b = "symshape.view"(%x, %s0) {map = affine_map<(d0) -> (d0, 1)>} : (tensor<?x2xf32>, index) -> tensor<?xf32>
         %s = linalg.generic {iterator_types = ["parallel"]} ins(%a, %b) outs(%e) { (0 + a) + b }
 
-    The result can then be computed wherever it is read, at any point: what adds up the heads that shared a key joins
-    the kernel that turns the key's gradient back. Left alone is a reduction whose input is worth storing or is used
-    elsewhere, or whose result meets larger tensors again (a softmax): one kernel over rows serves those better.
+    The result can then be computed wherever it is read, at any point: the sum over the heads that share a key fuses
+    with the kernel that rotates the key's gradient back. Not unrolled are reductions whose input is worth storing or
+    has other users, or whose result is combined with larger tensors again (a softmax): a kernel over rows is better for
+    those.
 
-    ``max_points``  elements of a reduction, at most
+    ``max_points``  maximum number of elements of a reduction
     """
 
     name: ClassVar[str] = "unroll-reductions"
@@ -70,7 +71,7 @@ class UnrollReductions(Pass):
         return len(chosen)
 
     def _points(self, op: Any) -> int:
-        """How many elements a reduction combines; 0 if it is none, if that is not known, or if there are too many."""
+        """The number of elements that a reduction combines; 0 if it is no reduction, not constant, or too large."""
         if combiner_of(op) not in _COMBINERS:
             return 0
         type_ = ir.RankedTensorType(op.operands[0].type)
@@ -81,7 +82,7 @@ class UnrollReductions(Pass):
 
 
 def _is_alone(graph: Graph, node: Compute) -> bool:
-    """Nothing else uses what it reduces, and to compute that costs next to nothing."""
+    """Whether its operand has no other users, and is almost free to compute."""
     producers = [graph.producer[a.base] for a in node.inputs if a.base in graph.producer]
     return all(len(p.users) == 1 and not p.heavy and not p.accumulates for p in producers)
 
@@ -103,7 +104,7 @@ def _stays_small(node: Compute) -> bool:
 
 
 def _write(graph: Graph, node: Compute) -> None:
-    """The same values as one pointwise operation; the reduction is erased."""
+    """Emits the same values as one pointwise operation, and erases the reduction."""
     op = node.op
     segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
     ins, out = list(op.operands)[: segments[0]], op.operands[segments[0]]

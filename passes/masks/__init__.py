@@ -1,1 +1,1 @@
-"""Boolean masks that are left in the IR."""
+"""Boolean masks that the rewrite mask-to-where has left in the graph."""

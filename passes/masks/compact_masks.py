@@ -31,8 +31,9 @@ from symshape.prover.numbers.facts import Facts
 
 @dataclass(frozen=True)
 class CompactMasks(Pass):
-    """``x[m]`` and ``nonzero(m)`` for a mask that cannot vanish become gathers, which fuse with what reads them, at the
-    positions where the mask is true: those are found once for each mask, by a count, a scan and one copy.
+    """``x[m]`` and ``nonzero(m)`` for a mask that mask-to-where could not remove become gathers at the positions where
+    the mask is true, which fuse with their readers. The positions are found once for each mask, by a count, a scan and
+    one copy.
 
     Before::
 
@@ -49,8 +50,8 @@ class CompactMasks(Pass):
         %a = "host.call"(%x, %p) {target = "symshape.select_at.default", arguments = "($0, $1, 0, 1)"}
         "symshape.bind"(%a, %u, ...)
 
-    No more are selected than there are: that is a fact for all that follows. The number is the one thing that the host
-    waits for, since it allocates the results.
+    That at most all elements are selected is a fact for everything that follows. The host waits for the number of
+    selected elements alone, since it allocates the results.
     """
 
     name: ClassVar[str] = "compact-masks"
@@ -76,7 +77,7 @@ class CompactMasks(Pass):
 
 @dataclass
 class _Read:
-    """A call that reads by a mask: it lies over dims dim, dim + 1, ... of ``x``, which is None for ``nonzero``."""
+    """A call that reads by a mask, which indexes dims dim, dim + 1, ... of ``x``; ``x`` is None for ``nonzero``."""
 
     op: Any
     mask: ir.Value
@@ -107,7 +108,7 @@ class _Function:
         return lines
 
     def why_not(self, read: _Read) -> str:
-        """Types must be ours, and the mask as large as what it selects from; "" if all is well."""
+        """Why a read is not lowered: types must be native, and the mask as large as the indexed dims; "" if it is."""
         layouts = self.sizes.layouts
         values = [v for v in (read.mask, read.x, read.op.results[0]) if v is not None]
         if any(v not in layouts or dtype_of(v) not in NATIVE for v in values) or dtype_of(read.mask) != "i1":
@@ -173,7 +174,7 @@ def _call(name: str, arguments: str, operands: list[Any], type_: ir.Type) -> ir.
 
 
 def _of_index(op: Any) -> _Read | None:
-    """A read by one mask and nothing else; None for integers."""
+    """The read of an ``index`` call by one mask and nothing else; None for other indices."""
     args, _ = instantiate(call_arguments(op), list(op.operands))
     x, indices = args
     given = [i for i, index in enumerate(indices) if index is not None]

@@ -1,1 +1,1 @@
-"""Which memory a value lies in."""
+"""Memory planning: reuse of buffers, results written to arguments in place, slices of stacks, waits."""

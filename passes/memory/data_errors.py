@@ -73,7 +73,8 @@ def errors_of(op: Any, kernels: Mapping[str, Any]) -> list[frozenset[ir.Value]]:
 
 
 def _errors_of_kernel(function: Any) -> list[frozenset[int]]:
-    """For each index check and integer division of a kernel the positions of the arguments that decide it."""
+    """For each index check and integer division of a kernel the indices of the arguments that decide whether it
+    fails."""
     entry = function.regions[0].blocks[0]
     found = []
     for op in body_of(function):
@@ -119,9 +120,9 @@ def _read(entry: ir.Block, values: list[ir.Value]) -> frozenset[int]:
 
 
 def move_errors_up(operations: Sequence[Any], kernels: Mapping[str, Any], before: Sequence[Any]) -> None:
-    """Moves launches that may raise an error, with what they need, in front of the first of ``before``, and of what
-    that may be computed in the memory of. Those that need a result of these stay, and all behind a call that may write
-    to what it is given."""
+    """Moves launches that may raise an error, with their dependences, before the first operation of ``before`` and of
+    the chain of launches in whose memory it may be computed. Launches that depend on that chain stay, and so do those
+    after a call that may write to an operand."""
     position = {op: i for i, op in enumerate(operations)}
     chain = set(before)
     stack = [op for op in before if op.name == "host.launch"]
@@ -144,7 +145,7 @@ def move_errors_up(operations: Sequence[Any], kernels: Mapping[str, Any], before
 
 
 def _needed(launch: Any, position: Mapping[Any, int], first: int, chain: Collection[Any]) -> set[Any]:
-    """A launch and what it needs of what is behind ``first``; nothing if that is in the chain, or no launch."""
+    """A launch and its dependences after ``first``; empty if one of them is in the chain, or cannot be moved."""
     found: set[Any] = set()
     stack = [launch]
     while stack:

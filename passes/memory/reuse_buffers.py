@@ -74,8 +74,8 @@ class ReuseBuffers(Pass):
 class _Memory:
     """One tensor's memory, from the operation that makes the tensor to the last use of it or of a view.
 
-    ``value``: what the program calls it. ``bytes``: its size; None where that is not known, or where something else may
-    know the memory. ``last``: position of the last use. ``allocated``: here, not by a library.
+    ``value``: the tensor. ``bytes``: its size; None if unknown, or if the memory may have other aliases. ``last``:
+    position of the last use. ``allocated``: by the host program, not by a library.
     """
 
     value: ir.Value
@@ -120,7 +120,8 @@ class _Free:
 
 
 def _fits(dead: _Memory, wanted: _Memory) -> bool:
-    """A library's result may be part of something larger: it is nothing to return, nor to take for another type."""
+    """Whether a dead tensor's memory serves for another. A library's result may be part of a larger storage: it must
+    not be returned, nor be reinterpreted as another type."""
     return dead.allocated or (not wanted.returned and dtype_of(dead.value) == dtype_of(wanted.value))
 
 
@@ -202,7 +203,7 @@ class _Function:
     # Who takes what.
 
     def _launch(self, op: Any, position: int, free: _Free) -> set[_Memory]:
-        """Gives the destinations of a launch memory; returns what was taken of its own inputs."""
+        """Assigns memory to the destinations of a launch; returns the memory taken over from its own inputs."""
         dests = destinations(op)
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         inputs = [self.memory[v] for v in tensors[: len(tensors) - len(dests)]]
@@ -243,12 +244,12 @@ def _replace(dest: ir.Value, source: ir.Value, launch: Any) -> None:
 
 
 def _unbacked(operations: Sequence[Any]) -> frozenset[str]:
-    """Symbols that are read from data: what a library returns is checked before they are known."""
+    """Unbacked symbols: a library's results are checked before these are known."""
     return frozenset(symbol_name(op) for op in operations if op.name == "symshape.unbacked_symbol")
 
 
 def _dense(layout: Layout, facts: Facts) -> Expr | None:
-    """How many elements, where they lie side by side in some order of the dims; None where that is not proven."""
+    """The number of elements, if the layout is dense in some order of the dims; None if that is not proven."""
     waiting = [
         (size, facts.simplify(stride)) for size, stride in zip(layout.sizes, layout.strides) if size.as_int() != 1
     ]

@@ -38,9 +38,9 @@ class SinkWaits(Pass):
         %w = "host.call"(%r) {target = "_c10d_functional.wait_tensor.default"}
         %b = "host.launch"(%a, %w, %e) {callee = @kernel_1}
 
-    The collective still reads its operands until the wait: what may write to memory that is known elsewhere stays
-    behind it (calls that are not ``fresh``, branches, reused memory). Collectives do not move, so ranks meet as before;
-    a wait nobody uses comes last. Binds and views of the result move with the wait.
+    The collective reads its operands until the wait: operations that may write to aliased memory stay after it (calls
+    that are not ``fresh``, branches, reused memory). Collectives do not move, so all ranks keep their order; an unused
+    wait comes last. Binds and views of the result move with the wait.
     """
 
     name: ClassVar[str] = "sink-waits"

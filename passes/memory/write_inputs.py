@@ -52,16 +52,17 @@ class WriteInputs(Pass):
           %r = "host.launch"(%cache, %v, %i, %cache, %s0) {callee = @scatter}
           return %r
 
-    PyTorch makes a graph functional: a step that writes one row of a key-value cache copies the cache, writes to the
-    copy, and all of it is copied back. The argument itself may be the destination where the kernel that makes the
-    result is the last to read it, point by point (``symshape.in_place``), or does not; where both have one layout; and
-    where the caller gets nothing else in that memory. A copy that only kept the argument for this goes. What is left is
-    copied when the program ends.
+    PyTorch functionalises a graph: a step that writes one row of a key-value cache copies the cache, writes to the
+    copy, and copies all of it back. The argument itself can be the destination if the kernel that computes the result
+    is the last reader of it, point by point (``symshape.in_place``), or does not read it; if both have one layout; and
+    if the caller gets no other result in that memory. A copy that only preserved the argument for this is removed.
+    Other results are copied when the program ends.
 
-    An error at run time leaves the argument as it was: what may raise one (an index out of range) runs first, and where
-    it can not, nothing is computed in place. Errors of what is computed of the result are later ones in eager mode too.
+    An error at run time must leave the argument unchanged: operations that may raise one (an index out of range) run
+    first, and if they cannot, nothing is computed in place. Errors of operations on the result come later in eager mode
+    too.
 
-    Inductor calls the same reinplacing (``torch/_inductor/fx_passes/reinplace.py``).
+    Inductor calls this reinplacing (``torch/_inductor/fx_passes/reinplace.py``).
     """
 
     name: ClassVar[str] = "write-inputs"
@@ -105,8 +106,8 @@ class _Function:
         self.returns: dict[ir.Value, list[int]] = {}  # of a tensor's memory: operands of the return
 
     def run(self) -> list[int]:
-        """For each result that is to be copied to an argument: 2 where it is computed there and a copy of the argument
-        goes for that, 1 where it is computed there, 0 where it may not be."""
+        """For each result that is to be copied to an argument: 2 if it is computed there and a copy of the argument is
+        removed, 1 if it is computed there, 0 if it is not."""
         writers = [_launch_of(value) for value, place in zip(self.values, self.written) if place >= 0]
         move_errors_up(self.operations, self.kernels, [op for op in writers if op is not None])
         operations = (view.operation for view in self.returned.operation.block.operations)
@@ -167,8 +168,8 @@ class _Function:
         return 2 if copy else 1
 
     def _may_fail(self, launch: Any) -> bool:
-        """Whether the program may end in an error, once the launch has begun, that its result has no part in: an error
-        leaves the argument as it was then."""
+        """Whether the program may raise an error after the launch has started, from an operation that does not depend
+        on its result: the argument would have to be unchanged then."""
         position = self.position[launch.results[0]]
         errors = [(i, decided_by) for i, decided_by in self.errors if i >= position]
         if not errors:
@@ -180,7 +181,7 @@ class _Function:
         return any(i == position or any(made.isdisjoint(one) for one in decided_by) for i, decided_by in errors)
 
     def _may_write(self, launch: Any, output: int) -> bool:
-        """Whether nothing reads what the argument had, once the launch has written there."""
+        """Whether the argument's old data is not read after the launch has written there."""
         position = self.position[launch.results[0]]
         reads = self.reads.get(self.argument, [])
         if any(one > position for one in reads):
@@ -192,7 +193,7 @@ class _Function:
         return len(at) == 1 and whole and at[0] in self._over(launch, output)
 
     def _source(self, launch: Any, output: int) -> ir.Value | None:
-        """An input that the launch may write over, and that nothing else needs: it may be in the same memory."""
+        """An input that the launch may overwrite, and that nothing else needs: both can share memory."""
         inputs = self._inputs(launch)
         for i in self._over(launch, output):
             value = inputs[i]
@@ -226,7 +227,8 @@ class _Function:
         return all(a == b or self.facts.equal(a, b) for a, b in pairs)
 
     def _copied(self, value: ir.Value) -> ir.Value | None:
-        """What a launch makes nothing but a copy of, if that is the argument, or may be where the copy would be."""
+        """The tensor that a launch copies, if it does nothing else and the tensor is the argument, or can be in the
+        memory of the copy."""
         launch = _launch_of(value)
         if launch is None or len(launch.results) != 1 or len(self._inputs(launch)) != 1:
             return None
@@ -268,7 +270,7 @@ class _Function:
         empty.erase()
 
     def _at_argument(self, value: ir.Value) -> None:
-        """A view of the value begins where one of the argument does."""
+        """Moves a bind or view of the value to the argument's memory."""
         for bound in [use.owner.operation for use in self.argument.uses if use.owner.operation.name == "symshape.bind"]:
             for use in value.uses:
                 if (bind := use.owner.operation).name == "symshape.bind":

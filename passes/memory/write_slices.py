@@ -48,10 +48,10 @@ class WriteSlices(Pass):
           %y = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
           return %y
 
-    What a library call makes, and what is carried on as well or shares memory with it, is copied.
+    Results of library calls, and carried values and tensors that share memory with one, are still copied.
 
-    The functions of ``host.attention`` get the memory of their first results in the same way: it is the same for all
-    tiles, and that of the output where one tile is all.
+    The functions of ``host.attention`` get the memory of their first results in the same way: one buffer for all tiles,
+    or the output itself if there is a single tile.
     """
 
     name: ClassVar[str] = "write-slices"
@@ -105,13 +105,13 @@ def _written(scan: ir.Operation, stacks: list[int], caller: Any, body: Any) -> l
 
 
 def _written_tile(function: Any, callers: int) -> bool:
-    """Makes the destination of what a function returns first an argument, where nothing else returned is in it."""
+    """Makes the destination of a function's first result an argument, if no other result shares its memory."""
     returned = list(body_of(function)[-1].operands)
     return callers == 1 and _is_own(returned[0], returned) and _take_destination(function, returned[0])
 
 
 def _take_destination(function: Any, value: ir.Value) -> bool:
-    """Makes the destination of a launch's result the last argument of a function; False where it is no own memory."""
+    """Makes the destination of a launch's result the last argument of a function; False if it is not new memory."""
     block = function.regions[0].blocks[0]
     dest = next(d for d, result in zip(destinations(value.owner), value.owner.results) if result == value)
     if not is_allocated(dest):
@@ -140,7 +140,7 @@ def _is_own(value: ir.Value, returned: list[ir.Value]) -> bool:
 
 
 def _may_return(op: Any, returned: list[ir.Value]) -> bool:
-    """Whether an operation may hand on its operand's memory to what is returned."""
+    """Whether an operation may pass its operand's memory on to a returned value."""
     if op.name == "symshape.view":
         views = list(op.results)
         return any(v in returned or any(_may_return(u.owner.operation, returned) for u in v.uses) for v in views)

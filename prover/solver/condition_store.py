@@ -222,7 +222,7 @@ class ConditionStore:
 
 
 def _check_names(condition: Condition) -> None:
-    """SymshapeError for names with a "/", which is reserved for quotients of symbols: "s0//8", "s0/8"."""
+    """ValueError for names that are reserved for quotients of symbols: "s0//8", "s0/8"."""
     taken = sorted(name for name in condition.symbols if "/" in name)
     if taken:
         raise SymshapeError(f"a symbol's name must not contain '/': {taken[0]}", next_step="call it something else")

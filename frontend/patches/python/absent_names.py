@@ -1,7 +1,7 @@
-"""Keys and attributes that were not there when a function was traced.
+"""Guards on keys and attributes that did not exist when a function was traced.
 
-Where Python raises a KeyError or an AttributeError and the function goes on (``try: k = options["k"]``), Dynamo traces
-the way without it, and asks at no later call whether it is there by now. Here that is a guard.
+If a lookup raises KeyError or AttributeError and the function handles it (``try: k = options["k"]``), Dynamo traces the
+path without the key, and no guard tests at later calls whether it exists by then. Here that is a guard.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from symshape.frontend.patches.patch import Changes
 
 
 def absent_keys_are_guarded(changes: Changes) -> None:
-    """Of dictionaries that the function is given, or finds."""
+    """Adds guards on keys that are absent from dictionaries that the function gets or reads."""
     from torch._dynamo.variables.dicts import ConstDictVariable
 
     changes.wrap(ConstDictVariable, "getitem_const_raise_exception_if_absent", _with_guard_on_key)
 
 
 def absent_keys_without_default_are_guarded(changes: Changes) -> None:
-    """Of a ``defaultdict``, which looks keys up by itself."""
+    """As above for ``defaultdict``, which has its own lookup."""
     from torch._dynamo.variables import DefaultDictVariable
 
     changes.wrap(DefaultDictVariable, "mp_subscript_impl", _with_guard_on_key)
 
 
 def absent_keys_without_default_are_guarded_2_11(changes: Changes) -> None:
-    """The same before Dynamo had slots."""
+    """``absent_keys_without_default_are_guarded`` for PyTorch before Dynamo had slots."""
     from torch._dynamo.variables import DefaultDictVariable
 
     changes.wrap(DefaultDictVariable, "call_method", _lookup_with_guard_on_key)
@@ -65,7 +65,8 @@ def _lookup_with_guard_on_key(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def absent_attributes_are_guarded(changes: Changes) -> None:
-    """Of objects of users' classes, layers among them, of classes, modules and tensors."""
+    """Adds guards on attributes that are absent from objects of users' classes (layers included), classes, modules and
+    tensors."""
     from torch._dynamo.variables import misc, tensor, user_defined
 
     of = (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable, misc.PythonModuleVariable)
@@ -93,7 +94,7 @@ def _with_guard_on_attribute(usual: Callable[[Any, Any, str], Any]) -> Callable[
 
 
 def _guard(source: Any, name: str) -> Any:
-    """On whether there is such an attribute."""
+    """A guard that there is such an attribute, or that there is not."""
     from torch._dynamo.guards import GuardBuilder
     from torch._dynamo.source import AttrSource
 

@@ -1,7 +1,7 @@
-"""``loss.backward()`` breaks the graph, where ``torch.autograd.grad`` does not.
+"""``loss.backward()`` breaks the graph; ``torch.autograd.grad`` does not.
 
-PyTorch has one setting for both. What it traces of ``backward()`` (each leaf's ``.grad`` is written in the graph) gives
-other numbers than eager mode where an optimizer follows; gradients that are returned are right.
+PyTorch has one setting for both. Its trace of ``backward()`` (the graph writes each leaf's ``.grad``) gives other
+numbers than eager mode if an optimizer follows; gradients that are returned are right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def backward_breaks_the_graph(changes: Changes) -> None:
-    """As without the setting."""
+    """Makes ``backward()`` break the graph, as without the setting."""
     from torch._dynamo.variables.tensor import TensorVariable
 
     changes.wrap(TensorVariable, "method_backward", _untraced)

@@ -1,6 +1,6 @@
-"""A graph break in a loop: what comes before is compiled, and the rest of the function runs as it is.
+"""A graph break in a loop: the part before it is compiled, and the rest of the function runs in eager mode.
 
-Dynamo runs the whole function as it is, since it cannot resume in a loop.
+Without this Dynamo runs the whole function in eager mode, since it cannot resume in a loop.
 """
 
 from __future__ import annotations

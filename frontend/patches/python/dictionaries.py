@@ -1,8 +1,9 @@
-"""Dictionaries that a function reads as a whole, or changes; sets from which it takes elements.
+"""Guards on the keys of dictionaries that a function iterates over or changes, and of sets from which it takes
+elements.
 
-Dynamo guards on the keys that a function looks up. Where it reads all keys (``list(d)``, ``if d:``, ``{**d}``), or
-writes all items back after the graph because one was removed, a later call must have the keys of the trace, in their
-order. Of some of these ways PyTorch has no guard, or one that ignores the order.
+Dynamo guards on the keys that a function looks up. If it reads all keys (``list(d)``, ``if d:``, ``{**d}``), or writes
+all items back after the graph because one was removed, a later call must have the keys of the trace, in their order.
+For some of these cases PyTorch has no guard, or one that ignores the order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def keys_are_guarded(changes: Changes) -> None:
-    """Where all keys are read, or items are written back."""
+    """Guards on all keys and their order where all keys are read, or items are written back."""
     from torch._dynamo import side_effects
     from torch._dynamo.variables import builtin, dicts, lists
 

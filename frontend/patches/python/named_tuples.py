@@ -11,7 +11,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def fields_are_items(changes: Changes) -> None:
-    """Reads them off the traced items; Dynamo asks a tuple that it has made without any."""
+    """Reads the fields from the traced items; a tuple that Dynamo has made itself has no fields."""
     from torch._dynamo.variables.user_defined import UserDefinedTupleVariable
 
     changes.wrap(UserDefinedTupleVariable, "resolve_data_descriptor", _from_items)

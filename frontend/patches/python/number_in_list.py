@@ -1,7 +1,7 @@
-"""Whether a number is in a list or tuple with symbolic numbers: ``3 in x.shape``, ``(3, 4) in [tuple(x.shape)]``.
+"""``in`` for a number and a list or tuple with symbolic numbers: ``3 in x.shape``, ``(3, 4) in [tuple(x.shape)]``.
 
-Dynamo compares a number that it knows with the other known ones only, so the answer is no where a size is that number.
-Python asks one element after another until one is equal; so is it done here, with a guard for each that is asked.
+Dynamo compares a constant with the constants of the list only, so the answer is False where a size has that value.
+Python compares one element after another until one is equal; so does this, with a guard for each comparison.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def symbols_are_compared(changes: Changes) -> None:
-    """In lists, tuples and sizes, and values of dictionaries."""
+    """In lists, tuples, sizes, and values of dictionaries."""
     from torch._dynamo import utils
     from torch._dynamo.variables import lists
 
@@ -38,7 +38,7 @@ def _asking_symbols(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_asked(item: Any, search: Any) -> bool:
-    """Whether an element is a symbol, or has symbols in it, and may be equal to what is looked for."""
+    """Whether an element is a symbol, or contains symbols, and may equal the searched value."""
     from torch._dynamo.variables.lists import BaseListVariable
     from torch._dynamo.variables.tensor import SymNodeVariable
 

@@ -1,7 +1,7 @@
-"""``copy.copy`` and ``copy.deepcopy`` of objects whose class has its own way of being copied.
+"""``copy.copy`` and ``copy.deepcopy`` of objects whose class defines how it is copied.
 
-Dynamo traces a form of ``object.__reduce_ex__`` that has the attributes of an object only: a copy of an
-``OrderedDict``, of a subclass of ``list`` or ``int``, or of an object with ``__getstate__`` would be another object.
+Dynamo traces a form of ``object.__reduce_ex__`` that copies the attributes of an object only: a copy of an
+``OrderedDict``, of a subclass of ``list`` or ``int``, or of an object with ``__getstate__`` would be wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Messages while a frame is compiled: strings that contain sizes and numbers, warnings, and what a logger says once."""
+"""Messages while a frame is compiled: strings that contain sizes and numbers, warnings, and log messages printed
+once."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def warnings_are_given(changes: Changes) -> None:
 
 
 def messages_of_once(changes: Changes) -> None:
-    """Calls a logger's method that says each message once (``warning_once`` of transformers) when the frame is
+    """Calls a logger's method that prints each message once (``warning_once`` of transformers) when the frame is
     compiled. It would break the graph."""
     changes.wrap(LoggingLoggerVariable, "call_method", _logging)
 

@@ -29,7 +29,7 @@ UNSIGNED = ("ui8", "i1")
 
 
 def plain(name: str) -> Code:
-    """One operation of the arith dialect."""
+    """Scalar code: one operation of the arith dialect."""
     return lambda m, x, y: m.arithmetic(name, x, y)
 
 
@@ -54,7 +54,7 @@ def addcdiv(m: Body, x: Scalar, y: Scalar, z: Scalar, value: Any = 1) -> Scalar:
 
 
 def fused(m: Body, x: Scalar, y: Scalar, z: Scalar) -> Scalar:
-    """x * y + z, for floats rounded once."""
+    """x * y + z; floats are rounded once (FMA)."""
     return m.math("fma", x, y, z) if is_float(x.dtype) else m.add(m.mul(x, y), z)
 
 
@@ -90,8 +90,8 @@ def _exact(_: Body, x: Scalar) -> Scalar:
 
 
 def floor_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -> Scalar:
-    """Rounds down. For floats from the exact rest, as eager does: floor(x / y) is wrong where x / y rounds up.
-    ``rounded``: what is done to the result of each step."""
+    """Rounds down. For floats computed from the exact remainder, as in eager mode: floor(x / y) is wrong where x / y
+    rounds up. ``rounded``: applied to the result of each step."""
     if not is_float(x.dtype):
         return m.arithmetic("floordiv", x, y)
     zero, one, half = (m.constant(v, x.dtype) for v in (0.0, 1.0, 0.5))
@@ -112,8 +112,8 @@ def truncate_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -
 
 
 def _jumping(code: Callable[..., Scalar]) -> Rule:
-    """As ``scaled``. Of half types eager mode rounds each step, where the divisor is no number: it decides to which
-    integer the quotient goes."""
+    """As ``scaled``, for functions with jumps: eager mode rounds each step of a half type if the divisor is a tensor,
+    which decides the integer of the quotient."""
 
     def rule(b: Builder, x: Any, y: Any) -> Tensor:
         dtype = b.results[0].dtype
@@ -175,7 +175,7 @@ _SPECIAL_POWERS = {
 
 
 def _half_root(m: Body, x: Scalar) -> Scalar:
-    """As powf has it, not sqrt, of -0.0 and of -infinity."""
+    """As C's pow for -0.0 and -infinity, unlike sqrt."""
     root = m.math("sqrt", m.add(x, m.constant(0.0, x.dtype)))
     return m.select(m.compare("eq", x, m.constant(-math.inf, x.dtype)), m.constant(math.inf, x.dtype), root)
 
@@ -211,7 +211,7 @@ def left_shift(m: Body, x: Scalar, y: Scalar) -> Scalar:
 
 
 def right_shift(m: Body, x: Scalar, y: Scalar) -> Scalar:
-    """Only sign bits are left where the shift is not in [0, width)."""
+    """Only sign bits if the shift is not in [0, width)."""
     if x.dtype in UNSIGNED:
         return m.select(_out_of_width(m, y), m.constant(0, x.dtype), m.arithmetic("shr", x, _bounded_shift(m, y, 0)))
     return m.arithmetic("shr", x, _bounded_shift(m, y, BITS[x.dtype] - 1))
@@ -259,13 +259,13 @@ def _skip_nan(m: Body, name: str, x: Scalar, y: Scalar) -> Scalar:
 
 
 def clamped_below(m: Body, x: Scalar, low: Scalar) -> Scalar:
-    """``x``, or ``low`` where it is below: of two zeros it is ``x``, whatever their signs, and NaN stays. ATen's
-    ``clamp_min`` by a number (``aten/src/ATen/native/cpu/TensorCompareKernel.cpp``); ``maximumf`` takes 0.0."""
+    """``x``, or ``low`` if it is below that: for zeros of two signs ``x``, and NaN stays. ATen's ``clamp_min`` by a
+    number (``aten/src/ATen/native/cpu/TensorCompareKernel.cpp``); ``maximumf`` would return 0.0."""
     return m.select(m.compare("lt", x, low), low, x) if is_float(x.dtype) else m.max(x, low)
 
 
 def clamped_above(m: Body, x: Scalar, high: Scalar) -> Scalar:
-    """``x``, or ``high`` where it is above: see ``clamped_below``."""
+    """``x``, or ``high`` if it is above that: see ``clamped_below``."""
     return m.select(m.compare("gt", x, high), high, x) if is_float(x.dtype) else m.min(x, high)
 
 
@@ -304,7 +304,7 @@ def require_representable(dtype: str, *bounds: Any) -> None:
 
 
 def _is_number(bound: Any) -> bool:
-    """A number that is not NaN."""
+    """Whether a bound is a number other than NaN."""
     return isinstance(bound, (int, float)) and bound == bound
 
 
@@ -313,7 +313,7 @@ def clamp_max_rule(b: Builder, x: Tensor, max: Any) -> Tensor:
 
 
 def lerp(m: Body, start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
-    """From the nearer end, so that weights 0 and 1 give the ends exactly."""
+    """Interpolates from the nearer end, so that weights 0 and 1 give the ends exactly."""
     one, difference = m.constant(1, start.dtype), m.sub(end, start)
     small = m.compare("lt", m.math("absf", weight), m.constant(0.5, start.dtype))
     from_start = m.add(start, m.mul(weight, difference))
@@ -338,7 +338,7 @@ def ldexp(b: Builder, x: Tensor, exponent: Any) -> Tensor:
 
 
 def _scaled_by_power(m: Body, x: Scalar, exponent: Scalar) -> Scalar:
-    """Of an x of at most 32 bits, in float64: a larger exponent changes nothing."""
+    """For x of at most 32 bits, in float64: a larger exponent changes nothing."""
     low, high = m.constant(-_MOST_EXPONENT, "f64"), m.constant(_MOST_EXPONENT, "f64")
     return m.mul(x, m.math("exp2", m.max(m.min(exponent, high), low)))
 

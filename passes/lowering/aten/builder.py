@@ -79,8 +79,8 @@ def highest(dtype: str) -> Any:
 
 
 class Builder:
-    """Writes at the current insertion point. ``results`` is what the call being lowered must produce; ``target``: "cpu"
-    or "triton"; ``written``: arguments that the caller wants results copied to."""
+    """Emits at the current insertion point. ``results``: the results that the call being lowered must produce;
+    ``target``: "cpu" or "triton"; ``written``: arguments that the caller wants results copied to."""
 
     def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu", written: Iterable[ir.Value] = ()) -> None:
         self.sizes, self.facts, self.target = sizes, facts, target
@@ -103,7 +103,7 @@ class Builder:
         return self.facts.simplify(expr)
 
     def dim(self, dim: int, rank: int) -> int:
-        """A dim in [0, rank), from one that may be negative."""
+        """A dim as a number in [0, rank)."""
         return dim % max(rank, 1)
 
     def type(self, sizes: Sequence[Expr], dtype: str) -> ir.Type:
@@ -114,12 +114,13 @@ class Builder:
         return [self.sizes.value(s) for s in sizes if s.as_int() is None]
 
     def _size_before_body(self, expr: Expr) -> ir.Value:
-        """Sizes that a body asks for are written before its op: later ops reuse them."""
+        """A size used in a body, emitted before its op, so that later ops reuse it."""
         with ir.InsertionPoint(self._generic_op):
             return self.sizes.value(expr)
 
     def _real_before_body(self, expr: Expr) -> ir.Value | None:
-        """The same as a real number where 64 bits may be too few for the integer; Python's have as many as it takes."""
+        """As ``_size_before_body``, as a real number, if 64 bits may be too few for the integer (Python's are
+        unbounded)."""
         if expr.as_symbol() is not None or self._magnitudes.fit(expr):
             return None
         with ir.InsertionPoint(self._generic_op):
@@ -127,7 +128,7 @@ class Builder:
 
     @property
     def _magnitudes(self) -> Magnitudes:
-        """Of the tensors that are known by now."""
+        """Upper bounds of sizes, from the tensors known so far."""
         layouts = self.sizes.layouts
         if self._known_shapes != len(layouts):
             self._known_shapes = len(layouts)
@@ -135,7 +136,7 @@ class Builder:
         return self._of_shapes
 
     def expect_at_most(self, small: Expr, large: Expr, message: str) -> None:
-        """Checked at run time, before what is written next, unless it is proven: ``small <= large``."""
+        """Emits a check ``small <= large`` at run time, unless it is proven."""
         if not self.facts.less_equal(small, large):
             condition = emit_condition(self.sizes, at_least(large, small))
             ir.Operation.create("symshape.expect_true", [], [condition], {"message": ir.StringAttr.get(message)})
@@ -174,7 +175,7 @@ class Builder:
         return self.view(x, sizes, lambda *d: [d[lead + i] * step for i, step in enumerate(steps)])
 
     def step(self, size: Expr, wanted: Expr) -> Expr:
-        """By how much a tensor of this size moves on along a dim of the wanted size: 0 where it is repeated."""
+        """The index step along a dim of the wanted size in a tensor of this size: 0 if it is broadcast, else 1."""
         if size == wanted:
             return ONE
         if self.is_one(size):
@@ -186,7 +187,7 @@ class Builder:
     def pointwise(
         self, sizes: Sequence[Expr], dtype: str, inputs: Sequence[Tensor], code: Callable[..., Scalar]
     ) -> Tensor:
-        """One value per point: ``code`` gets a scalar per input (half types widened), its result is cast to dtype."""
+        """A pointwise result: ``code`` gets a scalar per input (half types widened), its result is cast to dtype."""
         inputs = [self.broadcast(x, sizes) for x in inputs]
         empty = ir.Operation.create("tensor.empty", [self.type(sizes, dtype)], self.dynamic(sizes)).result
         rank = len(sizes)
@@ -274,7 +275,7 @@ class Builder:
         return Tensor(op.results[0], x.sizes, x.dtype)
 
     def _checked_before(self, index: Tensor, space: Sequence[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
-        """An index that is checked. Where the space has no points, any is in range of a size that is not 0."""
+        """A checked index. If the space has no points, any index is in range of a nonzero size."""
         points = product(space)
         if self.facts.less_equal(ONE, points):
             return self.checked_index(index, index.sizes, size, wraps, dim)
@@ -288,8 +289,8 @@ class Builder:
         return self.checked_index(self.pointwise(index.sizes, "i64", [index], code), index.sizes, size, wraps, dim)
 
     def checked_index(self, index: Tensor, space: Sequence[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
-        """An index into dim ``dim`` of a destination, of ``size``, at every point of a space; negative ones count from
-        the end where it ``wraps``. Others are an error at run time."""
+        """An index into dim ``dim`` (of ``size``) of a destination, at every point of a space; with ``wraps`` negative
+        ones count from the end. Others are an error at run time."""
         m = self.body
         message = f"index is out of bounds for dimension {dim}"
 
@@ -334,9 +335,9 @@ class Builder:
         dtypes: Sequence[str],
         code: Callable[[Sequence[Scalar], Sequence[Scalar]], Sequence[Scalar]],
     ) -> tuple[Tensor, ...]:
-        """At each point along ``dim``, in order, what ``code`` makes of what it made at the point before and of the
-        elements of ``xs``, which have the same sizes. ``start``: dtype (a signed one) and number that each of the
-        values begins with; ``dtypes``: what they are cast to as results."""
+        """A scan along ``dim``: at each point, in order, ``code`` maps the values of the point before and the elements
+        of ``xs`` (which have the same sizes) to the next values. ``start``: (signed dtype, initial number) of each
+        value; ``dtypes``: of the results, to which values are cast."""
         sizes, rank = xs[0].sizes, xs[0].rank
         dim = self.dim(dim, rank)
         kept = [i for i in range(rank) if i != dim]

@@ -12,7 +12,7 @@ from symshape.prover.numbers.expr import Expr, product
 
 
 def _digits(m: Body, position: Scalar, sizes: Sequence[Expr]) -> list[Scalar]:
-    """A row-major position as an index for each dim."""
+    """A row-major position as an index per dim."""
     found = []
     for i, size in enumerate(sizes):
         digit = m.arithmetic("floordiv", position, m.size(product(sizes[i + 1 :]))) if i + 1 < len(sizes) else position

@@ -25,7 +25,7 @@ def filled(value: Any) -> Rule:
 
 
 def full(b: Builder, size: Any, value: Any, **_: Any) -> Tensor:
-    """Also ``full_like``: the first argument only gave sizes."""
+    """Also ``full_like``: of the first argument only the sizes matter."""
     return _fill(b, value)
 
 
@@ -64,7 +64,7 @@ def iota(b: Builder, length: Any, *, start: Any = 0, step: Any = 1, **_: Any) ->
 
 
 def linspace(b: Builder, start: Any, end: Any, count: Any, **_: Any) -> Tensor:
-    """From the nearer end, so that both ends are exact; integers are computed in f64 and truncated."""
+    """Computed from the nearer end, so that both ends are exact; integers are computed in f64 and truncated."""
     result = b.results[0].dtype
     dtype = compute_type(result) if is_float(result) else "f64"
     count = as_expr(count)

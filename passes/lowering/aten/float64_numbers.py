@@ -1,6 +1,6 @@
 """Scalar code of special functions: float64 numbers with Python's operators.
 
-What these functions lose to cancellation and range reduction, float64 has to spare for a float32 result.
+Errors by cancellation and range reduction are below float32's precision if float32 results are computed in float64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = Union["Real", float, int]
 
 @dataclass(frozen=True)
 class Real:
-    """A float64 scalar in a body, or one of another type, as all that it meets are."""
+    """A float64 scalar in a body (or one of another type, if all operands have it)."""
 
     m: Body
     scalar: Scalar

@@ -61,7 +61,7 @@ def _is_subnormal(m: Body, x: Scalar) -> Scalar:
 
 
 def _normal(m: Body, x: Scalar) -> Scalar:
-    """A subnormal number times a power of two that makes it normal."""
+    """A subnormal number times a power of two, which makes it normal."""
     scale = m.constant(2.0 ** (_FORMATS[x.dtype][1] + 1), x.dtype)
     return m.select(_is_subnormal(m, x), m.mul(x, scale), x)
 

@@ -1,6 +1,6 @@
 """Rules of gathers (``index``, ``gather``, ``embedding``): ``tensor.extract`` from the source, at checked indices.
 
-The source is captured, not an operand of the loop: it must be in memory, the indices need not be.
+The source is captured, not an operand of the loop: it must be in memory; the indices need not be.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ IN_SELF = "index out of range in self"
 
 
 def require_indices(*tensors: Tensor, bytes_too: bool = False) -> None:
-    """Indices are signed integers; a bool or uint8 tensor is a mask, whose result has a data-dependent size.
+    """Unsupported unless indices are signed integers; a bool or uint8 tensor is a mask, whose result has a
+    data-dependent size.
 
-    ``bytes_too``: of an op that knows no masks, and takes an empty tensor of any dtype.
+    ``bytes_too``: for an operator that takes no masks, and an empty tensor of any dtype.
     """
     for x in tensors:
         if x.dtype not in INTEGERS and not (bytes_too and x.dtype == "ui8"):
@@ -47,7 +48,7 @@ def without_dims(rule: Rule) -> Rule:
 
 
 def _with_a_dim(b: Builder, value: Any) -> Any:
-    """A view, which may be what is read by index: that must be in memory, so its layout is said."""
+    """A view, with a bind, since a source that is read by index must be in memory."""
     if not isinstance(value, Tensor) or value.rank:
         return value
     view = b.view(value, (ONE,), lambda d: [])

@@ -25,7 +25,7 @@ def greatest_common_divisor(m: Body, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _zeros_below(m: Body, x: Scalar) -> Scalar:
-    """How often 2 divides a number; of 0 one less than it has bits."""
+    """The number of trailing zero bits; for 0 the width minus 1."""
     highest = m.constant(1 << BITS[x.dtype] - 1, x.dtype)
     return m.math("cttz", m.arithmetic("or", x, highest))
 

@@ -14,10 +14,10 @@ MESSAGE = "offsets decrease or end past the values"
 
 
 def padded(b: Builder, values: Tensor, offsets: Sequence[Tensor], max_lengths: Any, padding: float = 0.0) -> Tensor:
-    """``result[row, i, d]`` is ``values[offsets[row] + i, d]``, or the padding where the row has no such element.
+    """``result[row, i, d]`` is ``values[offsets[row] + i, d]``, or the padding if the row has no such element.
 
-    A gather: a reduction of the padded rows reads the values themselves, and what is padded never exists. The offsets
-    of every row that has a point are checked; by offsets that are none nothing is read.
+    A gather: a reduction of the padded rows reads the values directly, and the padding is never stored. The offsets of
+    every row with a point are checked; invalid offsets cause no out-of-range read.
     """
     _require_rows(offsets, values, 2)
     count, sizes, m = values.sizes[0], b.results[0].sizes, b.body
@@ -47,9 +47,9 @@ def _saturated(number: float, dtype: str) -> Any:
 def values_of_padded(b: Builder, rows: Tensor, offsets: Sequence[Tensor], total: Any = None) -> Tensor:
     """``result[offsets[row] + i, d]`` is ``rows[row, i, d]``; elements in no row, or past the end of their row, are 0.
 
-    A gather by the row of each value, which is known by one pass over the values: 1 is added where a row ends, and the
-    sum of what is before a value is the number of rows that have ended. Rows that are one element repeated
-    (``x[:, None].expand``) are read where that is. All offsets are checked.
+    A gather by the row of each value, which one pass over the values finds: 1 is added where a row ends, and the prefix
+    sum is the number of rows that have ended. Rows that are one broadcast element (``x[:, None].expand``) are read as
+    such. All offsets are checked.
     """
     _require_rows(offsets, rows, 3)
     sizes, m = b.results[0].sizes, b.body
@@ -79,8 +79,8 @@ def _require_rows(offsets: Sequence[Tensor], x: Tensor, rank: int) -> None:
 
 
 def _checked(b: Builder, start: Scalar, stop: Scalar, count: Expr) -> tuple[Scalar, Scalar]:
-    """Where a row begins and ends, as i64, among ``count`` values; where the offsets are none the row is empty, and the
-    call ends with an error."""
+    """Start and end of a row, as i64, among ``count`` values; for invalid offsets the row is empty, and the call ends
+    with an error."""
     m = b.body
     start, stop = m.cast(start, "i64"), m.cast(stop, "i64")
     rising = m.op("arith.andi", "i1", m.compare("ge", start, m.constant(0, "i64")), m.compare("ge", stop, start))
@@ -90,7 +90,7 @@ def _checked(b: Builder, start: Scalar, stop: Scalar, count: Expr) -> tuple[Scal
 
 
 def _rows_ended(b: Builder, offsets: Tensor, count: Expr) -> Tensor:
-    """For each of ``count`` values, the number of rows that end with one before it."""
+    """For each of ``count`` values, the number of rows that end at or before it."""
     rows, m = offsets.sizes[0] - ONE, b.body
     starts, stops = (b.view(offsets, [rows], lambda row, k=k: [row + k]) for k in (0, 1))
     ends = b.pointwise([rows], "i64", [starts, stops], lambda start, stop: _checked(b, start, stop, count)[1])

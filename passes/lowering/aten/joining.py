@@ -19,7 +19,7 @@ NO_BOUND = 2**62
 
 
 def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Piece k is read where the position lies in it; the first piece whose end is beyond the position is chosen."""
+    """Piece k is read if the position is in it: the first piece whose end is beyond the position is selected."""
     result = b.results[0]
     pieces = [x for x in tensors if x.rank == len(result.sizes)]  # an empty 1-D tensor joins with anything
     if not pieces or len(pieces) > MOST_PIECES:
@@ -194,7 +194,7 @@ def roll(b: Builder, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 
 def modulo(value: Expr, size: Expr) -> Expr:
-    """In a tensor of size 0 there is no point at which the value matters."""
+    """``value % size``; for size 0 anything, since there is no point."""
     return ZERO if size == ZERO else value % size
 
 

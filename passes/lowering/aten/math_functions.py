@@ -21,8 +21,8 @@ def square(m: Body, x: Scalar) -> Scalar:
 
 
 def sigmoid(m: Body, x: Scalar) -> Scalar:
-    """1 / (1 + exp(-x)), for negative numbers as exp(x) / (1 + exp(x)): nothing overflows, and results below the
-    smallest normal number are not 0. What rounding took from the divisor is made good to first order."""
+    """1 / (1 + exp(-x)), for negative numbers as exp(x) / (1 + exp(x)): nothing overflows, and subnormal results are
+    not flushed to 0. The divisor's rounding error is corrected to first order."""
     zero, one, half = (m.constant(value, x.dtype) for value in (0.0, 1.0, 0.5))
     small = m.math("exp", m.neg(m.math("absf", x)))
     divisor = m.add(one, small)
@@ -56,7 +56,7 @@ def scale(factor: float) -> Any:
 
 
 def angle(m: Body, x: Scalar) -> Scalar:
-    """Of a real number: pi if negative, NaN of NaN."""
+    """Of a real number: pi if negative, NaN for NaN."""
     zero = m.constant(0.0, x.dtype)
     half_turn = m.select(m.compare("lt", x, zero), m.constant(math.pi, x.dtype), zero)
     return m.select(m.is_nan(x), x, half_turn)
@@ -115,7 +115,8 @@ def hypot(m: Body, x: Scalar, y: Scalar) -> Scalar:
 
 
 def wide_hypot(m: Body, x: Scalar, y: Scalar) -> Scalar:
-    """Of float32 through float64, where no square overflows, and rounded once; an infinite side wins over NaN."""
+    """For float32 computed in float64, where no square overflows, and rounded once; an infinite operand wins over
+    NaN."""
     first, second = (m.cast(v, "f64") for v in (x, y))
     length = m.cast(m.math("sqrt", m.add(m.mul(first, first), m.mul(second, second))), x.dtype)
     infinity = m.constant(INFINITY, x.dtype)
@@ -125,7 +126,7 @@ def wide_hypot(m: Body, x: Scalar, y: Scalar) -> Scalar:
 
 
 def hypot_rule(b: Any, *operands: Any) -> Any:
-    """On CPUs as exact as eager's. GPUs may be slow in float64, and CUDA's own function is not exact either."""
+    """On CPUs as exact as eager mode's. GPUs may be slow in float64, and CUDA's own function is not exact either."""
     wide = b.target == "cpu" and compute_type(b.results[0].dtype) == "f32"
     return to_result(wide_hypot if wide else hypot)(b, *operands)
 
@@ -163,7 +164,7 @@ def equals(value: float) -> Any:
 
 
 def sign_bit(m: Body, x: Scalar) -> Scalar:
-    """Also of -0.0 and NaN, which copysign sees and a comparison does not."""
+    """The sign bit, also of -0.0 and NaN: by copysign, since a comparison does not distinguish these."""
     if is_float(x.dtype):
         x = m.math("copysign", m.constant(1.0, x.dtype), x)
     return m.compare("lt", x, m.constant(0, x.dtype))

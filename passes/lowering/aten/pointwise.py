@@ -14,14 +14,14 @@ def identity(m: Body, x: Scalar) -> Scalar:
 
 
 def to_copy(b: Builder, x: Tensor, *, device: Any = None, layout: Any = None, **_: Any) -> Tensor:
-    """A cast. The memory format is the bind's matter, pinning the host's; another device is a transfer."""
+    """A cast. The memory format is in the bind; pinning is done by the host; another device is a transfer."""
     if device is not None:
         raise Unsupported("a copy that names its device may be a transfer")
     return cast(b, x)
 
 
 def cast(b: Builder, x: Tensor, *_: Any) -> Tensor:
-    """A cast that the program asks for; unlike that of a result to a half type, it is never left out in a kernel."""
+    """An explicit cast of the program; unlike the cast of a result to a half type, a kernel never omits it."""
     dtype = b.results[0].dtype
     rounds = compute_type(dtype) != dtype and x.dtype != dtype
     return to_result((lambda m, v: m.round_explicitly(v, dtype)) if rounds else identity, 1)(b, x)

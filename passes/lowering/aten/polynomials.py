@@ -1,4 +1,4 @@
-"""Rules of orthogonal polynomials, whose degree is data."""
+"""Rules of orthogonal polynomials, whose degree is a tensor."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _of_half_angles(third: bool, x: Real, n: Real, angle: Real, area: Real, sign
 
 
 def hermite(scale: float, x: Real, n: Real) -> Real:
-    """H(m + 1) = s*x*H(m) - s*m*H(m - 1) from 1 and s*x: of physicists s is 2, of statisticians 1. Below degree 0, and
-    where it is no number, there is none: 0, as in eager mode."""
+    """H(m + 1) = s*x*H(m) - s*m*H(m - 1) from 1 and s*x: s is 2 for physicists' polynomials, 1 for probabilists'. For a
+    negative degree, or one that is no number, 0, as in eager mode."""
     n = n.math("trunc")
     before, last = x.of(1.0), x * scale
     slope = last

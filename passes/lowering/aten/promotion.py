@@ -40,7 +40,7 @@ def promote(operands: Iterable[Any]) -> str:
 
 
 def nearest(value: Any, dtype: str) -> Any:
-    """A Python number as a half dtype holds it, by way of f32 as PyTorch converts; anything else unchanged."""
+    """A Python number rounded to a half dtype, via f32 as PyTorch converts; unchanged for other dtypes."""
     if dtype not in _HALF or isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     if not math.isfinite(value):
@@ -76,7 +76,7 @@ def _dtype(x: Any) -> str:
 
 
 def _outrank(higher: str, lower: str) -> str:
-    """The lower category only counts where it is of a higher kind: bool < integer < float."""
+    """The dtype of two categories: the lower one only counts if it is of a higher kind: bool < integer < float."""
     if higher in FLOATS:
         return higher
     return promote_types(higher, lower) if higher == "i1" or lower in FLOATS else higher

@@ -73,7 +73,8 @@ def ordered(b: Builder, x: Tensor) -> Tensor:
 
 
 def require_nonempty(b: Builder, x: Tensor, dims: Sequence[int]) -> None:
-    """An extremum of nothing is eager's error: such a call goes to the library, which raises it."""
+    """Unsupported for an extremum that may be of no element: such a call goes to the library, which raises the
+    error."""
     low, _ = b.facts.bounds(b.count(x, dims))
     if low is None or low < 1:
         raise Unsupported("the reduced size may be 0, which must raise as eager does")

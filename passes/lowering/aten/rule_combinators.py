@@ -53,8 +53,8 @@ def number(m: Body, value: Any, dtype: str) -> Scalar:
 
 
 def to_result(code: Code, arity: int = 0) -> Rule:
-    """Computes in the compute type of the result. The first ``arity`` arguments (0: all positional ones) are operands;
-    the others are parameters, which reach ``code`` as they are."""
+    """A rule that computes in the compute type of the result. The first ``arity`` arguments (0: all positional ones)
+    are operands; the others are parameters, which ``code`` gets unchanged."""
 
     def rule(b: Builder, *args: Any, **parameters: Any) -> Tensor:
         operands, rest = (args[:arity], args[arity:]) if arity else (args, ())
@@ -65,7 +65,7 @@ def to_result(code: Code, arity: int = 0) -> Rule:
 
 
 def scaled(code: Code) -> Rule:
-    """As ``to_result`` of two operands. Like eager mode it does not round a zero-dim second operand, which is a factor
+    """As ``to_result`` for two operands. Like eager mode it does not round a zero-dim second operand, which is a factor
     or divisor in the compute type. On a GPU that is so only if it is on the CPU."""
 
     def rule(b: Builder, x: Any, y: Any) -> Tensor:

@@ -179,21 +179,22 @@ class Body:
         return self.op("arith.index_cast", "i64", self.position(dim))
 
     def check_index(self, x: Scalar, size: Expr, message: str, error: str = "") -> Scalar:
-        """An integer as an index into ``size`` elements; eager's error at run time where it is not one. ``error``: a
-        key of ``INDEX_ERRORS``."""
+        """An integer as an index into ``size`` elements; eager mode's error at run time if it is out of range.
+        ``error``: a key of ``INDEX_ERRORS``."""
         index = self.op("arith.index_cast", "index", self.cast(x, "i64"))
         limit = Scalar(self._size_value(size), "index")
         more = {"error": ir.StringAttr.get(error)} if error else {}
         return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message), **more)
 
     def clamped_index(self, x: Scalar, size: Expr) -> Scalar:
-        """An integer as an index into ``size`` elements, which it is by promise: nothing is read elsewhere if not."""
+        """An integer as an index into ``size`` elements, which is promised to be in range; it is clamped, so that no
+        other memory is read."""
         index = self.op("arith.index_cast", "index", self.cast(x, "i64"))
         last = Scalar(self._size_value(size - 1), "index")
         return self.op("arith.maxsi", "index", self.op("arith.minsi", "index", index, last), self.constant(0, "index"))
 
     def wrapped(self, index: Scalar, size: Expr) -> Scalar:
-        """A negative index counts from the end."""
+        """An index, negative ones counted from the end."""
         index = self.cast(index, "i64")
         negative = self.compare("lt", index, self.constant(0, "i64"))
         return self.select(negative, self.add(index, self.size(size)), index)
@@ -205,8 +206,8 @@ class Body:
         return self.enter(ir.Operation.create("tensor.extract", [element], operands).result, dtype)
 
     def enter(self, value: ir.Value, dtype: str, as_stored: bool = False) -> Scalar:
-        """An element as a scalar of its compute type. ``as_stored``: one of a half type is rounded to it, even where
-        the kernel that computes it never stores it."""
+        """An element as a scalar of its compute type. ``as_stored``: one of a half type is rounded to it, even if the
+        kernel that computes it never stores it."""
         if dtype == "ui8":
             return self.op("builtin.unrealized_conversion_cast", dtype, Scalar(value, dtype))
         wide = self.cast(Scalar(value, dtype), compute_type(dtype))

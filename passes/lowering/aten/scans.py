@@ -22,7 +22,7 @@ def _require_cpu(b: Builder) -> None:
 
 
 def accumulated(identity: float, combine: Callable[[Builder, Scalar, Scalar], Scalar]) -> Rule:
-    """``combine(b, what is carried, element)``."""
+    """A rule of a scan by ``combine(b, carried value, element)``."""
 
     def rule(b: Builder, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
         _require_cpu(b)

@@ -1,7 +1,8 @@
 """Rules of scatters: writes at data-dependent indices.
 
-With one index for each row that is a choice by position, which fuses with what is around it; all others become
-``Builder.scatter``, a kernel of its own. In order of the indices, so that results do not depend on the threads.
+With one index for each row it is a selection by position, which fuses with its neighbours; all others become
+``Builder.scatter``, a kernel of its own, which writes in order of the indices, so that results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def index_put(
     values: Tensor,
     accumulate: bool = False,
 ) -> Tensor:
-    """As ``index_tensor`` reads: the indices broadcast together; their dims stand where the first one was if all are
-    next to each other, else in front."""
+    """As ``index_tensor`` reads: the indices broadcast together; their dims are where the first one was if all are
+    adjacent, else in front."""
     at = {i: index for i, index in enumerate(indices) if index is not None}
     require_indices(*at.values())
     combiner = "add" if accumulate else "set"
@@ -136,7 +137,8 @@ def _neutral(dtype: str, combiner: str) -> Any:
 
 
 def _along(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any, combiner: str) -> Tensor:
-    """An index for each element of (the first part of) a source; the other dims are the element's own."""
+    """One index for each element of (the first part of) a source; other dims are indexed by the element's own
+    position."""
     require_indices(index, bytes_too=True)
     _require_native(x, combiner)
     if of_another_rank(b, x, index):
@@ -166,8 +168,8 @@ def _one_for_each_row(b: Builder, x: Tensor, dim: int, index: Tensor) -> bool:
 
 
 def _by_position(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """One index in each row, and a row for each of x's: a comparison with the position. In rows without an element
-    nothing is compared, and any index is out of bounds."""
+    """One index per row, with a row for each of x's: a comparison with the position. In an empty row nothing is
+    compared, and any index is out of bounds."""
     require_indices(index, bytes_too=True)
     position, m = b.dim(dim, x.rank), b.body
     message = f"index is out of bounds for dimension {position}"

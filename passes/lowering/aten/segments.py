@@ -1,7 +1,7 @@
 """Rules of ``torch.segment_reduce`` and its gradient; segments are given by lengths or offsets.
 
-A reduction over (segment, element of the dim), of which a segment has those from its start to its stop: on CPUs its
-loop ends where the segment does (``analysis/ragged_rows.py``), and what makes the elements is computed in it.
+A reduction over (segment, element of the dim), masked to the elements from the segment's start to its end: on CPUs its
+loop ends where the segment does (``analysis/ragged_rows.py``), and producers of the elements fuse into it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Tensor:
-    """``initial`` begins each segment's result; an empty segment is that, or the identity element; its mean is NaN."""
+    """``initial`` is the initial value of each segment's result; an empty segment yields it, or the identity element;
+    its mean is NaN."""
     if indices is not None or reduce not in _COMBINERS:
         raise Unsupported("segments by indices, or another reduction")
     if offsets is None and not unsafe:
@@ -152,7 +153,7 @@ def segment_reduce(
 
 
 def _initial(b: Builder, dtype: str, initial: Any) -> Scalar | None:
-    """As a number of the data's type, which eager mode makes of it first."""
+    """The initial value as a number of the data's type, to which eager mode converts it first."""
     if initial is None:
         return None
     if isinstance(initial, (int, float)) and not _fits(initial, dtype):

@@ -123,8 +123,8 @@ def _times_inverse_erf(x: Real, w: Real) -> Real:
 
 
 def _times_inverse_erf_of_float32(x: Real, w: Real) -> Real:
-    """The same of a float32 y, whose w is at most 23*log(2). A power of 2 of the factor is apart: what the rest of it
-    loses by rounding is less."""
+    """As ``_times_inverse_erf``, for a float32 y, whose w is at most 23*log(2). A power of 2 of the factor is applied
+    separately, so that the rest has a smaller rounding error."""
     near = polynomial(fit.ERFINV_NEAR_F32, w.at_most(6.0) * (1 / 3) - 1.0)
     middle = polynomial(fit.ERFINV_MIDDLE_F32, (w.at_least(6.0).math("sqrt") - 3.2) * 1.25)
     return w.where("le", 6.0, near, middle).math("fma", x, w.where("le", 6.0, x, x + x))
@@ -147,16 +147,17 @@ def ndtri(p: Real) -> Real:
 
 
 def sine_and_cosine(x: Real) -> tuple[Real, Real]:
-    """sin(pi*x) and cos(pi*x), both with the sign that they have at x - 1 or both as they are. Two Taylor series, since
-    vectors have no sine in float64: each lane would call a library."""
+    """sin(pi*x) and cos(pi*x), up to a common sign. Two Taylor series, since there is no vectorised float64 sine: each
+    lane would call a library."""
     turns = x - x.math("roundeven")
     square = turns * turns
     return polynomial(SINE, square) * turns, polynomial(COSINE, square)
 
 
 def lgamma(x: Real) -> Real:
-    """log(abs(gamma(x))): fits up to 8, by the zeros at 1 and 2, where differences of large numbers would leave few
-    digits; Stirling's series beyond; the reflection below a half; infinite at 0 and the negative integers.
+    """log(abs(gamma(x))): polynomials up to 8, relative to the zeros at 1 and 2, where differences of large numbers
+    would lose digits; Stirling's series beyond; the reflection formula below a half; infinite at 0 and the negative
+    integers.
 
     Logarithms cost most of it: one is Stirling's, the other the reflection's.
     """
@@ -250,7 +251,7 @@ def zeta(x: Real, q: Real) -> Real:
 
 
 def _zeta_above_zero(x: Real, q: Real) -> Real:
-    """Euler's and Maclaurin's sum; what is left of it is below 1e-12 of the whole wherever its terms count."""
+    """The Euler-Maclaurin sum; its remainder is relatively below 1e-12 wherever its terms count."""
 
     def power(base: Real) -> Real:
         return (-x * base.math("log")).math("exp")
@@ -268,7 +269,7 @@ def _zeta_above_zero(x: Real, q: Real) -> Real:
 
 
 def airy_ai(x: Real) -> Real:
-    """NaN at infinities, 0 where it is too small for a float64."""
+    """NaN at infinities, 0 on underflow."""
     near = polynomial(fit.AIRY_NEAR, (x.at_least(-4.5).at_most(3.0) + 0.75) / 3.75)
     a = abs(x).at_least(3.0)
     root = a.math("sqrt")

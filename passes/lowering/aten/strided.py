@@ -1,4 +1,4 @@
-"""Rules of ``as_strided`` and other operators that address a storage, whatever tensor they are given."""
+"""Rules of ``as_strided`` and other operators that read a storage by address, whatever view of it they get."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def as_strided(b: Builder, x: Tensor, size: Any, stride: Sequence[Any], storage_
 def as_strided_scatter(
     b: Builder, x: Tensor, source: Tensor, size: Any, stride: Sequence[Any], storage_offset: Any = None
 ) -> Tensor:
-    """A copy of the storage is written to, at the address of each element. The result is where ``x`` is in it: what is
-    around it there may be read by address, too."""
+    """Writes to a copy of the storage, at the address of each element. The result is at the place of ``x`` in it:
+    memory around it may be read by address, too."""
     layout, m = _layout(b, x), b.body
     sizes = [as_expr(one) for one in size]
     if source.rank != len(sizes) or not all(b.facts.equal(*pair) for pair in zip(source.sizes, sizes)):
@@ -76,7 +76,7 @@ def require_memory(b: Builder, x: Tensor) -> None:
 
 
 def addresses_read(b: Builder, x: ir.Value) -> list[Addresses | None]:
-    """The addresses at which the memory that a value is in is read; None stands for unknown ones."""
+    """The addresses at which the storage of a value is read; None for unknown ones."""
     found: list[Addresses | None] = []
     for use in x.uses:
         op = use.owner.operation
@@ -149,7 +149,7 @@ def _address(first: Expr, indices: Sequence[Expr], stride: Sequence[Any]) -> Exp
 
 
 def _end(first: Expr, sizes: Sequence[Expr], stride: Sequence[Any]) -> Expr:
-    """One more than the largest address; 0 if there is no element."""
+    """The largest address plus one; 0 if there is no element."""
     end = maximum(_address(first + 1, [size - 1 for size in sizes], stride), ZERO)
     return product([end, *(minimum(size, ONE) for size in sizes)])
 

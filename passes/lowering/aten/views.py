@@ -60,7 +60,7 @@ def _group(b: Builder, source: Sequence[Expr], target: Sequence[Expr], i: int, j
 
 
 def _rest_agrees(b: Builder, source: Sequence[Expr], target: Sequence[Expr]) -> bool:
-    """Both sides end together: ones that would dangle at the end belong to the last group."""
+    """Whether both sides end together: trailing dims of size 1 belong to the last group."""
     return bool(source) == bool(target)
 
 
@@ -93,7 +93,7 @@ def unsqueeze(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 
 def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
-    """Drops dims of size 1; the tracer's result says which went."""
+    """Drops dims of size 1: those that the tracer's result lacks."""
     wanted = (
         set(range(x.rank)) if dims is None else {b.dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
     )
@@ -155,7 +155,7 @@ def unbind(b: Builder, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def unfold(b: Builder, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
-    """Windows of a dim, ``step`` apart; what is inside a window is the last dim."""
+    """Windows of a dim, ``step`` apart; positions in a window are the last dim."""
     sizes = b.results[0].sizes
     if not x.rank:
         return b.view(x, sizes, lambda *d: [])
