@@ -1,7 +1,7 @@
 """Builds all kernels of a module: from functions in the normal form to kernels that can be called.
 
-The steps up to the loop form are those of ``analysis/loop_form.py``; those after it depend on the target. A step that
-fails says which one it is and which graph nodes the kernel computes (``KernelFailure``).
+The steps up to the loop form are those of ``analysis/loop_form.py``; those after it depend on the target. A failing
+step raises KernelFailure with its name and the graph nodes that the kernel computes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def build_kernels(
 
 
 def _equal(texts: Mapping[str, str]) -> dict[str, str]:
-    """By name, kernels whose text is an earlier one's but for the name: functions of other ranks may be one loop."""
+    """For each kernel whose text equals an earlier one's, except for the name, the earlier one's name: functions of
+    different rank may have the same loop form."""
     first: dict[str, str] = {}
     found = {}
     for name, text in texts.items():

@@ -23,27 +23,27 @@ class Variant:
     """One way to run a kernel: a form (``FORMS``), its blocks, and when it is taken.
 
     Expressions are over the kernel's index symbols ("s0", ...), "processors" (multiprocessors of the GPU) and
-    "addressK" (data address of argument K in bytes), read at each launch. Of a kernel's variants the first is run whose
-    ``condition`` holds; the last one's is TRUE. A condition promises all that the variant relies on: that the reduced
-    points fit into ``rblock`` ("persistent"), or fill it and the rest fits into ``yblock`` ("headed"), that addresses
-    fit into ``index_bits``, that ``aligned`` holds.
+    "addressK" (data address of argument K in bytes), read at each launch. The first variant of a kernel whose
+    ``condition`` holds is run; the last one's is TRUE. A condition implies everything that the variant relies on: that
+    the reduced points fit into ``rblock`` ("persistent"), or fill it and the rest fits into ``yblock`` ("headed"), that
+    addresses fit into ``index_bits``, that ``aligned`` holds.
 
     ``xblock``      points of the parallel dims per program; in a "tile" points of its second dim
-    ``yblock``      "tile": points of its first dim; "headed": reduced points behind the first ``rblock``, at most;
+    ``yblock``      "tile": points of its first dim; "headed": maximum reduced points after the first ``rblock``;
                     "split", "split_persistent", "mixed", "mixed_split": partial results of a row (or column) that the
                     second launch takes at a time
-    ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there;
+    ``rblock``      reduced points per step ("persistent": all of them; "headed": those that always exist;
                     "split_persistent", "mixed_split": those of a program; "mixed": all of them)
-    ``num_stages``  "mixed": groups of rows whose reads are under way together
+    ``num_stages``  "mixed": groups of rows whose reads are in flight together
     ``one_launch``  "split", "split_persistent": the program of a group of rows that ends last combines their partial
                     results; there is no second launch
     ``index_bits``  of address arithmetic: 32 or 64
-    ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
-                    and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of
+    ``aligned``     multiples of 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
+                    and, except in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of
                     reduced points
     ``splits``      "split": programs for each group of ``xblock`` rows, at least 1. Each takes
                     ceildiv(rnumel, splits) reduced points, rounded up to a multiple of ``rblock``. In the form
-                    "split_persistent" there are as many as it takes. "mixed": programs that share the rows
+                    "split_persistent" as many programs as needed. "mixed": programs that share the rows
     ``dims``        "tile": names of two dims of the normalised kernel; the second is the fast one of the stores, the
                     first that of the loads that are not along it
     """
@@ -98,7 +98,8 @@ def general(reduces: bool) -> Variant:
 
 
 def for_loops(variants: Iterable[Variant], kernel: LoopKernel) -> tuple[Variant, ...]:
-    """The variants with the dims of tiles named as in the normalised kernel; without tiles whose dims have gone."""
+    """The variants with the dims of tiles named as in the normalised kernel; without tiles whose dims do not exist any
+    more."""
     names = {dim.origin: dim.name for dim in kernel.dims}
     result = []
     for variant in variants:
@@ -119,7 +120,7 @@ def _read(op: Any, sizes: PlanSizes) -> Variant:
 
 
 def condition_text(condition: Condition) -> str:
-    """A condition as Python source; all that has to divide by 16 is tested at once: ``(a | b | c) & 15 == 0``."""
+    """A condition as Python source; all tests for multiples of 16 are one: ``(a | b | c) & 15 == 0``."""
     parts = condition.operands if condition.kind == "and" else (condition,)
     multiples = [base for part in parts if (base := multiple_of(part)) is not None]
     if len(multiples) < 2:

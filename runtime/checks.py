@@ -22,8 +22,8 @@ def holds(check: CheckText, values: Mapping[str, int]) -> bool:
 
 
 def real(condition: Callable[[], bool]) -> bool:
-    """Whether a condition holds, of which a part may not be defined: it does not then. Generated code calls this where
-    floats decide."""
+    """Whether a condition on floats holds; False where a part of it is undefined (the root of a negative number).
+    Called by generated code."""
     try:
         return condition()
     except (ArithmeticError, ValueError):

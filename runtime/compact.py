@@ -1,7 +1,7 @@
 """Selection by a boolean mask: the positions where it is true, found once for a mask, and gathers at them.
 
-``compact-masks`` calls these operators. ``select_at`` and ``unravel_positions`` are lowered; as they stand here they
-mean the same.
+The pass ``compact-masks`` emits calls of these operators. ``select_at`` and ``unravel_positions`` are lowered to
+kernels; the implementations here are the reference.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LIBRARY.define("unravel_positions(Tensor mask, Tensor positions) -> Tensor")
 
 
 def mask_positions(mask: torch.Tensor, target: str, cpu: str = NATIVE) -> torch.Tensor:
-    """int64: where a bool tensor is true, as row-major positions in it, in order. ``target``: "cpu" or "triton";
-    ``cpu``: the instructions that code for the former may use (`symshape/machine/instruction_sets.py`).
+    """int64: the row-major positions where a bool tensor is true, in order. ``target``: "cpu" or "triton"; ``cpu``: the
+    instruction set that CPU code may use (`symshape/machine/instruction_sets.py`).
 
-    The host waits for a GPU once, for their number.
+    On a GPU the host waits once, for the number of positions.
     """
     if target == "cpu":
         from symshape.runtime.cpu import compact as compact_cpu

@@ -57,7 +57,7 @@ def draw(
     device: torch.device,
 ) -> torch.Tensor:
     """A new tensor of this layout, filled by an operator such as "bernoulli_.float". ``numbers``: its arguments, or
-    ``p`` where that is a tensor."""
+    ``p`` if that is a tensor."""
     op = _BY_NAME[operator]
     made = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if operator == DROPOUT and not made.numel():
@@ -69,14 +69,14 @@ def draw(
 
 @named("symshape.draw_and_save_state")
 def draw_and_save_state(op: Any, /, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
-    """The state of the CPU's generator, and what the operator draws from there. PyTorch's own (``rng_prims``) looks for
+    """The state of the CPU's generator, and what the operator then draws. PyTorch's version (``rng_prims``) looks for
     the device among the arguments, where it need not be."""
     return torch.get_rng_state(), op(*args, **kwargs)
 
 
 @named("symshape.draw_from_state")
 def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The operator's draws from this state of the CPU's generator, which is left as it was."""
+    """The operator's draws from this state of the CPU's generator, whose own state is unchanged."""
     now = torch.get_rng_state()
     torch.set_rng_state(state)
     try:

@@ -1,9 +1,9 @@
 """Raises eager mode's error: when a call fails, its graph is run op by op to find it.
 
-Which type an error has (IndexError, ValueError, RuntimeError), and its words, is what each operator of PyTorch decides;
-compiled code only knows that a size or an index does not fit. A failing call may take its time, and has changed none of
-its inputs. On a GPU an index out of range would end the process there, so errors stay as they are; on a CPU so would
-offsets of rows that address no element, by which PyTorch's operators read.
+The type of an error (IndexError, ValueError, RuntimeError) and its text are decided by each operator of PyTorch;
+compiled code only detects that a size or an index is invalid. A failing call may be slow, and has not changed its
+inputs. On a GPU an index out of range would end the process in eager mode, so compiled code's errors are raised there;
+on a CPU the same holds for invalid offsets of rows, with which PyTorch's operators read out of bounds.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def error_instead(error: Exception, args: Sequence[Any], run: Callable[..., obje
 
 
 def _has_no_rule(error: Exception) -> bool:
-    """Whether it only says that eager mode lacks an operator of nested tensors, which compiled code has."""
+    """Whether an error only says that eager mode lacks an operator for nested tensors, which compiled code has."""
     return isinstance(error, NotImplementedError) and any(isinstance(one, torch._ops.OpOverload) for one in error.args)
 
 
 def copy_of_tensor(x: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout with the same elements, in memory of its own; a leaf."""
+    """A copy with the same layout, in new memory; a leaf for autograd."""
     if x.layout != torch.strided:
         return x.detach().clone()
     extent = 1 + sum((size - 1) * stride for size, stride in zip(x.size(), x.stride())) if x.numel() else 0
@@ -80,7 +80,7 @@ def copy_of_tensor(x: torch.Tensor) -> torch.Tensor:
 
 
 class _Replay(torch.fx.Interpreter):
-    """Runs a graph without what was asserted of sizes while tracing: eager mode asserts nothing."""
+    """Runs a graph without the assertions on sizes that tracing added: eager mode has none."""
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         super().__init__(gm)

@@ -1,8 +1,8 @@
 """The compiled entries of a function, and the generated guard tree that chooses among them.
 
-First the class of the inputs (types, dtypes, ranks, ...), by one dictionary of the few properties in which the known
-classes differ; then everything about the class at once, most of it in one C++ call; then the guards of its entries as a
-decision tree over sizes, whose text comes from the compiler (``emit``).
+The lookup has three steps: the class of the inputs (types, dtypes, ranks, ...), by one dictionary keyed by the few
+properties in which the known classes differ; then a check of all properties of the class at once, most of it in one C++
+call; then the guards of its entries as a decision tree over sizes, whose text the compiler generates (``emit``).
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ _COMPARABLE = (bool, str, complex, bytes, torch.dtype, torch.device, torch.memor
 
 
 def stand_in(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of no elements that ``tensor_check`` takes for this one; the tensor itself where there is none. An entry
-    must not keep the tensors alive that it was compiled for."""
+    """An empty tensor that ``tensor_check`` does not distinguish from this one; the tensor itself if that is not
+    possible. An entry must not keep the tensors alive that it was compiled for."""
     with torch.inference_mode(value.is_inference()):
         empty: torch.Tensor = torch.empty((0,) * value.dim(), dtype=value.dtype, device=value.device)
         if type(value) is not torch.Tensor:
@@ -275,7 +275,7 @@ _FUNCTIONS: dict[str, object] = {
 
 
 def _finder(classes: dict[InputClass, Find]) -> Find:
-    """The lookup among classes: one dictionary of the properties that tell them apart."""
+    """The lookup among classes: one dictionary keyed by the properties that distinguish them."""
     if len(classes) < 2:
         return next(iter(classes.values()), _nothing)
     kinds = list(classes)
@@ -308,7 +308,8 @@ def _property(kind: InputClass, column: tuple[int, int]) -> Hashable:
 
 
 def _columns(kinds: Sequence[InputClass]) -> list[tuple[int, int]]:
-    """The fewest (position, property) that tell the classes apart, chosen greedily; position -1: the surroundings."""
+    """A minimal set of (position, property) that distinguishes the classes, chosen greedily; position -1: global
+    state."""
     candidates = [(-1, j) for j in range(len(_SURROUNDINGS))]
     for i, first in enumerate(kinds[0].inputs):
         alike = all(kind.inputs[i][0] == first[0] for kind in kinds)

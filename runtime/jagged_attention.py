@@ -1,8 +1,7 @@
 """``symshape::jagged_attention``: attention within the rows of nested tensors.
 
-Each row is one call of PyTorch's flash attention for CPUs, which reads values where they are, and short rows of one
-length are a call together: nothing is padded, and no mask is read. Flash attention: Dao and others,
-https://arxiv.org/abs/2205.14135.
+Each row is one call of PyTorch's flash attention for CPUs, which reads the values in place, and short rows of equal
+length share a call: there is no padding and no mask. Flash attention: Dao and others, https://arxiv.org/abs/2205.14135.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def attention_backward(
 
 
 def _rows(query: Tensor, key: Tensor, query_offsets: Tensor, key_offsets: Tensor) -> Iterator[tuple[Where, Where]]:
-    """Where the queries and the keys of rows are that have both; offsets are read and checked before the first."""
+    """The ranges of the queries and keys of rows that have both; offsets are read and checked before the first."""
     starts, ends = zip(*(_checked(offsets, t.shape[0]) for offsets, t in ((query_offsets, query), (key_offsets, key))))
     by_length: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for first, after, other, last in zip(starts[0], ends[0], starts[1], ends[1], strict=True):
@@ -112,7 +111,7 @@ def _positions(firsts: Sequence[int], length: int) -> Tensor:
 
 
 def _checked(offsets: Tensor, elements: int) -> tuple[list[int], list[int]]:
-    """Where rows begin and end."""
+    """Starts and ends of rows; raises OffsetsError for invalid offsets."""
     found: list[int] = offsets.tolist()
     if any(b < a for a, b in zip(found, found[1:])) or (found and (found[0] < 0 or found[-1] > elements)):
         raise OffsetsError

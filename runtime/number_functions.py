@@ -1,4 +1,4 @@
-"""Functions of numbers for host programs and guards, where Python has methods."""
+"""Functions of numbers that host programs and guards call in place of Python's methods."""
 
 from __future__ import annotations
 

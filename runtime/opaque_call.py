@@ -1,8 +1,8 @@
 """``symshape::opaque_call``: a call that cannot be traced with unbacked sizes, as one operator.
 
 Its first argument is the call as text (`symshape/artifact/call_text.py`). Results are new contiguous tensors. Gradients
-are one operator too, which runs the function again and differentiates it by the operands that ``wanted`` marks. Not by
-others: there are functions that refuse an operand that requires a gradient.
+are one operator too, which runs the function again and differentiates it by the operands that ``wanted`` marks, and no
+others: some functions reject an operand that requires a gradient.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _in_own_memory(results: Sequence[torch.Tensor], others: Sequence[torch.Tenso
 def _check_sizes(
     call: str, results: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], sizes: Sequence[int]
 ) -> None:
-    """RuntimeError where a size is not what it was taken for: compiled code would read past the end."""
+    """RuntimeError if a result's size differs from the traced one: compiled code would read out of bounds."""
     parsed = parse(call)
     for result, (_, origins) in zip(results, parsed["results"], strict=True):
         wanted = [result_size(origin, tensors, sizes, lambda: None) for origin in origins]
@@ -61,7 +61,7 @@ def gradients_of_call(
     wanted: Sequence[bool],
     gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
-    """One for each operand that is wanted."""
+    """One gradient for each operand that ``wanted`` marks."""
     with differentiated():
         copies = [t.detach().requires_grad_(by) for t, by in zip(tensors, wanted, strict=True)]
         results = run(call, copies, sizes)

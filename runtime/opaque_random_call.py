@@ -48,7 +48,7 @@ def _state_bytes(kind: str) -> int:
 
 @contextlib.contextmanager
 def _from_state(device: torch.device, state: torch.Tensor) -> Iterator[None]:
-    """While entered, the generator goes on from a state; then from where it was."""
+    """While entered, the generator continues from ``state``; afterwards its own state is restored."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)

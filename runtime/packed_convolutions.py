@@ -1,9 +1,9 @@
-"""``symshape::packed_convolution``: convolutions of float32 images on CPUs, by code of our own that serves every size.
+"""``symshape::packed_convolution``: convolutions of float32 images on CPUs, by generated code that serves every size.
 
-``pack-convolutions`` calls it. Weights are packed once (``symshape::pack_convolution_weight``), whatever the sizes of
-images. Images and results are dense with channels last. What follows a convolution in most networks is part of it: a
-bias, another tensor of the result's shape that is added, and bounds. ``cpu``: the instructions that the code may use
-(`symshape/machine/instruction_sets.py`); weights that were packed for a level are read by its code.
+The rewrite ``pack-convolutions`` emits the calls. Weights are packed once (``symshape::pack_convolution_weight``) for
+all sizes of images. Images and results are dense and channels-last. The epilogue has what follows a convolution in most
+networks: a bias, a tensor of the result's shape that is added, and bounds. ``cpu``: the instruction set that the code
+may use (`symshape/machine/instruction_sets.py`); weights packed for a level are read by that level's code only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Constants that are computed of parameters: at the first call, and at each one before which a parameter has changed.
+"""Constants computed from parameters: at the first call, and again before each call after which a parameter has
+changed.
 
-Whether one has is asked of its contents, not of autograd's count of writes: a write through ``parameter.data``, through
-NumPy, or by another process counts nowhere.
+Changes are detected by hashes of the contents, not by autograd's version counters: writes through ``parameter.data``,
+through NumPy, or by another process do not increment these.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class ParameterConstants:
         return _Known(contents, tuple(map(weakref.ref, parameters)), constants)
 
     def _keep(self, key: tuple[int, ...], known: _Known) -> None:
-        """Forgets those of parameters that are gone, and of the module that was first met if there are too many."""
+        """Stores the constants of a module; drops those of dead parameters, and the oldest module's if there are too
+        many."""
         gone = [one for one, it in self._known.items() if any(parameter() is None for parameter in it.parameters)]
         for one in gone:
             del self._known[one]

@@ -38,8 +38,8 @@ Kernels = Mapping[str, Callable[..., None]]  # by name
 
 @dataclass(frozen=True)
 class Capture:
-    """That a program's launches are to become CUDA graphs. ``lasting``: positions of inputs whose memory stays where it
-    is (parameters and buffers); ``remarks`` takes what is captured, and what is not, and why."""
+    """Requests CUDA graphs for a program's launches. ``lasting``: positions of inputs whose memory does not move
+    (parameters and buffers); ``remarks`` collects what is captured, and why other calls are not."""
 
     lasting: Collection[int] = ()
     remarks: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ _DTYPES = {
 
 
 def _pairs(x: torch.Tensor) -> torch.Tensor:
-    """``torch.view_as_real``, also of what a graph conjugates: a bit of the tensor, which tracers of gradients hide."""
+    """``torch.view_as_real``, also of a lazily conjugated tensor, whose conjugate bit gradient tracers hide."""
     return torch.view_as_real(x.resolve_conj())
 
 
@@ -238,8 +238,9 @@ def _allocator(device: str) -> Callable[..., torch.Tensor]:
 
 
 def _slot_maker(program: Program) -> Callable[[], Any]:
-    """An int64 that kernels write an error code to. On a GPU it is one pinned host word for the program, which the host
-    reads without waiting: an error then shows at a later check, as a device-side assertion does."""
+    """A function that returns the error slot, an int64 that kernels write an error code to. On a GPU it is one pinned
+    host word per program, which the host reads without synchronisation: an error is raised at a later check, like a
+    device-side assertion."""
     if program.pointers:
         return ctypes.c_int64
     if program.device == "cpu":
@@ -248,8 +249,8 @@ def _slot_maker(program: Program) -> Callable[[], Any]:
 
 
 class _PinnedWord:
-    """An int64 on the host that kernels on a GPU write to. It is made at the first call: a program is loaded while
-    PyTorch's fake mode is on, where the tensor would be a fake one."""
+    """An int64 in pinned host memory that kernels on a GPU write to. It is allocated at the first call: a program is
+    loaded while PyTorch's fake mode is on, where the tensor would be fake."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -271,7 +272,7 @@ def _number_of(tensor: torch.Tensor) -> int | float:
 
 
 def _bits_of(real: float) -> int:
-    """The float64 as an integer of the same bits: kernels take integers."""
+    """The bits of a float64 as an integer: kernels take integers."""
     bits: int = struct.unpack("<q", struct.pack("<d", real))[0]
     return bits
 

@@ -28,10 +28,10 @@ def promised(
     target: str,
     line: str,
 ) -> torch.Tensor:
-    """The result of a custom operator, in the layout that its fake rule promised: generated code relies on it.
+    """The result of a custom operator, in the layout of its fake result, on which generated code relies.
 
-    ``sizes``: None for one that only the result tells; ``strides``: None for contiguous, "any" for those that it has;
-    ``line``: the user's. ShapeConstraintError if it has other sizes or another type.
+    ``sizes``: None for an unbacked one; ``strides``: None for contiguous, "any" for no requirement; ``line``: the
+    user's. ShapeConstraintError if it has other sizes or another type.
     """
     shape = result.shape
     if result.dtype is not dtype or (shape != sizes and not _fits(shape, sizes)):

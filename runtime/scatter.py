@@ -1,6 +1,7 @@
-"""``symshape::scatter``: writes at data-dependent indices. The reference of the scatters of ``lower-aten``.
+"""``symshape::scatter``: writes at data-dependent indices, as an operator.
 
-``outline-scatters`` makes kernels of these calls. The operator, as it stands here, means the same.
+``lower-aten`` emits the calls, and ``outline-scatters`` makes kernels of them. The implementation here is the
+reference.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def scatter(
     """A copy of ``x``, of its dtype, in which, for every point of a space of ``sizes`` in row-major order, one element
     is combined with the point's value.
 
-    ``values``: its dim i runs along dim ``value_dims[i]`` of the space; where it has size 1 and ``repeats`` it is
-    repeated, else it may be longer than the space. ``dims``: for each dim of ``x`` the dim of the space that it runs
-    along, or -1: it is indexed by the next one of ``indices``. ``index_dims``: the dims of the space that the dims of
-    the indices run along, of one index after the other. ``combiner``: "set" replaces (the last one stays), else "add",
-    "mul", "max" or "min". ``wraps``: negative indices count from the end. ``checked``: all indices are in range, by an
-    earlier kernel. IndexError for an index out of range.
+    ``values``: its dim i runs along dim ``value_dims[i]`` of the space; a dim of size 1 is broadcast if ``repeats``,
+    other dims may be longer than the space. ``dims``: for each dim of ``x`` the dim of the space that it runs along, or
+    -1: it is indexed by the next one of ``indices``. ``index_dims``: the dims of the space that the dims of the indices
+    run along, of one index after the other. ``combiner``: "set" replaces (the last write wins), else "add", "mul",
+    "max" or "min". ``wraps``: negative indices count from the end. ``checked``: an earlier kernel has checked that all
+    indices are in range. IndexError for an index out of range.
     """
     at, given = [], iter(indices)
     for dim, size in zip(dims, x.shape, strict=True):

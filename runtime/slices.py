@@ -1,7 +1,7 @@
 """``associative_scan`` as a library call, slice by slice.
 
-PyTorch's own implementation calls the function with many slices at once, stacked along a new first dim. A function that
-was traced for slices is right there only where it is pointwise.
+PyTorch's own implementation calls the function with many slices at once, stacked along a new first dim, which is valid
+only for a pointwise function if it was traced for slices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def combine_slices(
 
 
 def call_by_slices(module: Any) -> None:
-    """Where ``module`` is a graph, which will be run as it is, it calls ``combine_slices``, and so do graphs in it."""
+    """If ``module`` is a graph that runs as it is, replaces its ``associative_scan`` by ``combine_slices``, in nested
+    graphs too."""
     if not isinstance(module, torch.fx.GraphModule):
         return
     for graph in module.modules():

@@ -1,11 +1,11 @@
 """The store on disk: bytes by key, safe against crashes and concurrent processes.
 
-An entry is one file. It is written under another name and then renamed: at any moment a name stands for a whole file
-or for none, whoever is killed. Nothing is flushed to the disk: what a power failure leaves is found by the checksum,
-as is every other damage. A file that is not exactly what was written for its key is removed, and is no entry.
+An entry is one file. It is written under a temporary name and then renamed: at any moment a name is a complete file or
+none, whichever process is killed. Nothing is flushed (fsync): damage by a power failure is detected by the checksum,
+like any other damage. A file that is not exactly what was written for its key is removed, and counts as no entry.
 
-Entries hold machine code, so the directory must be nobody else's: it belongs to this user, and others cannot write to
-it. Its folders are open to this user alone.
+Entries hold machine code, so the directory must be private: it must belong to this user, and others must not be able to
+write to it. Its folders are accessible to this user alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def is_enabled() -> bool:
 
 
 def limit_bytes() -> int:
-    """How large a cache may become, as ``SYMSHAPE_CACHE_SIZE`` says."""
+    """The maximal size of a cache in bytes, from ``SYMSHAPE_CACHE_SIZE``."""
     return knobs.CACHE_SIZE.read() << 20
 
 
@@ -88,7 +88,7 @@ def _warn_once(reason: str) -> None:
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry as the directory shows it: its key, bytes, and when it was last used (seconds since 1970)."""
+    """An entry of the directory listing: its key, bytes, and when it was last used (seconds since 1970)."""
 
     key: str
     size: int
@@ -96,8 +96,8 @@ class Listed:
 
 
 class Cache:
-    """The entries in one folder, which is made if need be. CacheError where it, or the directory that it is in, is in
-    other hands."""
+    """The entries in one folder, which is created if needed. CacheError if it, or the directory that contains it, is
+    not private."""
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
         self.folder, self.limit = folder, limit_bytes() if limit is None else limit
@@ -107,7 +107,7 @@ class Cache:
             _check_owner(path, path.stat())
 
     def get(self, key: str) -> dict[str, bytes] | None:
-        """The sections of an entry, which counts as used now; None where there is none that is whole."""
+        """The sections of an entry, which is marked as used; None if there is no valid one."""
         path = self._path(key)
         try:
             data = _read_own(path)
@@ -121,7 +121,7 @@ class Cache:
         return sections
 
     def peek(self, key: str) -> dict[str, bytes] | None:
-        """Like ``get``, but it neither counts as a use nor removes what is damaged."""
+        """Like ``get``, without marking it as used or removing a damaged one."""
         try:
             data = _read_own(self._path(key))
         except OSError:
@@ -162,7 +162,7 @@ class Cache:
         return len(found)
 
     def entries(self) -> list[Listed]:
-        """All entries, the most recently used first. OSError where they may not be listed."""
+        """All entries, most recently used first. OSError if they cannot be listed."""
         found = [
             Listed(name.removesuffix(SUFFIX), status.st_size, status.st_mtime)
             for name, status in self._files()
@@ -171,8 +171,8 @@ class Cache:
         return sorted(found, key=lambda entry: -entry.used)
 
     def evict(self) -> None:
-        """If the entries are larger than the limit, removes the least recently used ones; and what writers left that
-        were killed. Two processes may do it at once: then each finds some files gone."""
+        """If the entries are larger than the limit, removes the least recently used ones; also temporary files of
+        killed writers. Two processes may evict at once: files may be gone already."""
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         if total > self.limit:
@@ -224,7 +224,7 @@ def _read_own(path: Path) -> bytes | None:
 
 
 def pack(key: str, sections: Mapping[str, bytes]) -> bytes:
-    """One file."""
+    """The bytes of an entry's file."""
     body = b"".join(
         map(_block, (key.encode(), *(part for name, data in sections.items() for part in (name.encode(), data))))
     )

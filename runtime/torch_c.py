@@ -24,7 +24,8 @@ reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # 
 
 
 def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
-    """As ``reinterpret_tensor``, and autograd knows the result as a view of ``x``. ``offset``: in elements."""
+    """As ``reinterpret_tensor``, with the result registered as a view of ``x`` for autograd. ``offset``: in
+    elements."""
     with torch.enable_grad():  # a view made without it may not be written to with it
         return x.as_strided(sizes, strides, x.storage_offset() + offset)
 
@@ -36,7 +37,7 @@ def memory_of(x: torch.Tensor, size: int, offset: int) -> torch.Tensor:
 
 
 def tensor_at(x: torch.Tensor) -> torch.Tensor:
-    """A tensor of the memory that ``x`` is in, of the same layout, which does not keep that memory."""
+    """A tensor at the address of ``x``, with the same layout, that does not own the memory."""
     storage = x.untyped_storage()
     if not storage.nbytes():
         return x
@@ -45,7 +46,7 @@ def tensor_at(x: torch.Tensor) -> torch.Tensor:
 
 
 def view_base(x: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that autograd knows ``x`` as a view of."""
+    """The tensor that ``x`` is a view of for autograd; None if it is no view."""
     return x._base
 
 
@@ -82,8 +83,8 @@ def clear_library_workspaces() -> None:
 
 @contextlib.contextmanager
 def differentiated() -> Iterator[None]:
-    """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:
-    gradients computed in there would be zeros."""
+    """While entered, autograd records operators, also in a kernel or a graph that AOTAutograd runs below autograd,
+    where gradients computed inside would be zeros."""
     key = torch._C.DispatchKey
     exclude = torch._C._dispatch_tls_local_exclude_set()
     for one in (key.AutogradFunctionality, key.AutogradOther, key.ADInplaceOrView):
@@ -95,7 +96,8 @@ def differentiated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_batch() -> Iterator[int | None]:
-    """While entered, the innermost batch of tangents (``is_grads_batched``) is none. Gives its level; None without."""
+    """While entered, the innermost batch of tangents (``is_grads_batched``) is not in force. Yields its level; None
+    without one."""
     nesting: Any = torch._C
     level = nesting._vmapmode_increment_nesting() - 1
     nesting._vmapmode_decrement_nesting()
@@ -154,8 +156,7 @@ def declaration_of(op: Any) -> tuple[str, list[str]]:
 
 
 def first_seen(value: Any) -> Any:
-    """What a SymInt or SymFloat was at the first call; None for a data-dependent one, and for a ragged size: that is a
-    name for offsets."""
+    """The hint of a SymInt or SymFloat; None for an unbacked one, and for a ragged size, which stands for offsets."""
     node = value.node
     return node.pytype(node.hint) if node.has_hint() and not isinstance(node.hint, torch.SymInt) else None
 
@@ -171,8 +172,8 @@ def user_lines(node: torch.fx.Node) -> list[tuple[str, int]]:
 def tensor_check(
     examples: Sequence[torch.Tensor], sizes: Sequence[Sequence[int | None]], strides: Sequence[Sequence[int | None]]
 ) -> Callable[..., bool]:
-    """One C++ call that compares tensors with the examples: class, dtype, device, dispatch keys, gradient, rank, and
-    those sizes and strides that are not None."""
+    """One C++ call that compares tensors with the examples: class, dtype, device, dispatch keys, requires_grad, rank,
+    and those sizes and strides that are not None."""
     dims: Any = [list(dims) for dims in sizes]
     steps: Any = [list(dims) for dims in strides]
     made: Any = guards.TensorGuards
@@ -207,7 +208,7 @@ def modes_now() -> tuple[Any, ...]:
 
 
 def autocast_state() -> Any:
-    """None without autocast; else what is cast to what."""
+    """The autocast settings in force; None without autocast."""
     if not torch._C._is_any_autocast_enabled():
         return None
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
@@ -221,9 +222,9 @@ def is_jagged(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """A nested tensor of the jagged layout taken apart. ``shortest``, ``longest``: what is known of the rows' lengths,
-    as the first size of a tensor without elements; ``dim``: the ragged one; ``name``: of its ragged size, equal to
-    another one where eager mode takes the two sizes for equal."""
+    """The parts of a nested tensor of the jagged layout. ``shortest``, ``longest``: known bounds of the rows' lengths,
+    each as the first size of an empty tensor; ``dim``: the ragged one; ``name``: identifies its ragged size: equal
+    where eager mode takes two ragged sizes for equal."""
 
     values: torch.Tensor
     offsets: torch.Tensor

@@ -1,6 +1,6 @@
-"""The current compile step of each thread, which watchers (the live line) are told.
+"""The current compile step of each thread, for observers (the live line).
 
-Nobody watches as a rule, and a note is then one look at an attribute. ``symshape/live_line.py`` is the one who does.
+Usually there is no observer, and a note costs one attribute lookup. ``symshape/live_line.py`` is the only observer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _thread = _Thread()
 
 
 def note(step: str = "") -> None:
-    """A step begins. Without a name, as code says that is called often: what has begun goes on."""
+    """Notes the start of a step. Without a name (for code that runs often), the step continues."""
     if _thread.watcher is not None:
         _thread.watcher(step)
 

@@ -29,8 +29,8 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Jitted(Protocol[Parameters, Result_co]):
-    """The type of what ``jit`` makes of a function: it is called like the function, and as a method of a class is bound
-    like one. ``entries``: what each compiled entry needs of its inputs, with the reports of its graphs."""
+    """The type of ``jit``'s result: called like the function, and bound like a method if it is an attribute of a class.
+    ``entries``: the guards of each compiled entry, with the reports of its graphs."""
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result_co: ...
 
@@ -97,9 +97,9 @@ def compile(
     decorator, ``@symshape.compile(fullgraph=True)``. Functions and modules compiled with equal options share their
     compiled code, as there: twelve layers of one class are compiled once.
 
-    ``fullgraph``           the function must be one graph: what would break it is an error
+    ``fullgraph``           the function must be one graph: a graph break is an error
     ``dynamic``             None and True: sizes, strides and integer arguments are symbols from the first call on;
-                            False: they are constants, and each new one is compiled for
+                            False: they are constants, with a graph for each value
     ``mode``                "default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead"
     ``options``             those of ``symshape.options.Options``; as keywords too. Among them ``assume=["x.size(0) <=
                             64", "x.size(1) % 8 == 0"]``: facts about sizes of arguments that the compiler may use, and
@@ -112,9 +112,9 @@ def compile(
     ``shapes_spec``         which sizes are symbols (PyTorch 2.13); not together with ``dynamic``
     ``name``                accepted, as ``torch.compile`` does, and has no effect
 
-    OptionError for what cannot be compiled, an unknown option, a value that an argument cannot have, ``mode`` together
-    with ``options``, or another ``backend``. Inputs that break an assumption or a ``torch._check`` meet a
-    ShapeConstraintError.
+    OptionError for an object that cannot be compiled, an unknown option, an invalid value of an argument, ``mode``
+    together with ``options``, or another ``backend``. Calls with inputs that violate an assumption or a
+    ``torch._check`` raise ShapeConstraintError.
     """
     _check_arguments({"fullgraph": fullgraph, "disable": disable, "isolate_recompiles": isolate_recompiles})
     if model is None:
@@ -165,8 +165,8 @@ def _check_habits(recompile_limit: Any, guard_filter: Any) -> None:
 
 
 def _check_names(policy: SpecialisationPolicy, model: Any) -> None:
-    """OptionError for a name that stands for nothing in ``model``. What it calls may be traced as a part of it, so
-    all that its code names counts."""
+    """OptionError for a name of the policy that does not occur in ``model``. Functions that it calls may be inlined, so
+    all names in its code count."""
     known = argument_names(model) if policy.static or policy.dynamic else None
     code = code_of(model)
     if known is not None and code is not None:
@@ -218,12 +218,12 @@ def jit(
 
 
 def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:
-    """``fn`` (a function or a module) compiled without Dynamo, once for each set of guards that its inputs satisfy.
+    """Compiles ``fn`` (a function or a module) without Dynamo, once for each set of guards that its inputs satisfy.
 
     ``dynamic_shapes``: as for torch.export (``symshape.jitted.dynamic_shapes``); without it all sizes and integers are
-    dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries make
-    room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
-    what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
+    dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries are
+    evicted. Calls raise ShapeConstraintError, before anything is computed, for inputs that violate a declaration or a
+    ``torch._check``. Without ``fn`` a decorator. See docs/jit.md.
     """
     load_mlir()
     from symshape.jitted.jitted_module import jitted
@@ -236,10 +236,12 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
 
 
 def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Report:
-    """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is what fn returned.
+    """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is the result of
+    ``fn``.
 
-    ``report.run(*others)`` calls it again: what is compiled then is added, with the reason (``report.further``).
-    ``options`` are those of ``compile``. OptionError for an unknown option, and for what cannot be compiled.
+    ``report.run(*others)`` calls it again and adds the graphs that are compiled then, with the reasons
+    (``report.further``). ``options`` are those of ``compile``. OptionError for an unknown option, and for an object
+    that cannot be compiled.
     """
     load_mlir()
     from symshape.tools.report import FrameReport, Report

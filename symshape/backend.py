@@ -119,7 +119,7 @@ def _compiled_dynamo_graph(
 ) -> Any:
     """The callable that replaces a Dynamo graph, or a part of one (``_compiled_in_parts``).
 
-    AOTAutograd traces the graph again whenever a call had to become opaque, or a storage has to be copied as a whole.
+    AOTAutograd traces the graph again whenever a call had to become opaque, or a storage must be copied as a whole.
     """
     fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
     callbacks = graphs.callbacks()
@@ -251,7 +251,7 @@ def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, tim
 def _completed(
     report: GraphReport, env: Any, masks: Sequence[MaskReport], fallbacks: Sequence[Fallback]
 ) -> GraphReport:
-    """Adds to a report what was found before the graph was compiled: specialisations, masks, fallbacks."""
+    """Adds to a report the findings from before the graph was compiled: specialisations, masks, fallbacks."""
     report.specialisations = specialisations(env)
     report.remarks[NAME] = list(masks)
     report.fallbacks[:0] = fallbacks

@@ -2,8 +2,8 @@
 
 ``torch.autograd.grad(is_grads_batched=True)`` and ``torch.autograd.functional.jacobian(vectorize=True)`` pass one.
 
-Compiled code reads memory, and a batched tensor shows none. So the graph runs once for each element of the batch, and
-its results are stacked. (Under ``torch.func.vmap`` AOTAutograd refuses to run a compiled backward graph.)
+Compiled code reads memory, which a batched tensor does not expose. So the graph runs once for each element of the
+batch, and its results are stacked. (Under ``torch.func.vmap`` AOTAutograd refuses to run a compiled backward graph.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Run = Callable[[list[Any]], Any]
 
 
 def takes_batches(run: Run) -> Run:
-    """``run`` of a backward graph, which takes its inputs in one list, for tangents that are batched too."""
+    """Wraps ``run`` of a backward graph, which takes its inputs as one list, so that tangents may be batched."""
 
     def call(args: list[Any]) -> Any:
         with outside_batch() as level:

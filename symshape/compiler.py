@@ -66,7 +66,8 @@ Result = TypeVar("Result")
 class Compiled:
     """A compiled graph: ``run(args)`` takes the flat argument list and clears it; ``entry``: requirements on inputs.
 
-    The cache keeps the rest: program and kernels as plain data, and the conditions that passes required of inputs.
+    Further fields are for the cache: program and kernels as plain data, and the conditions that passes required of
+    inputs.
     """
 
     run: Runner
@@ -123,7 +124,7 @@ class Watch:
     recording: Recording | None = None
 
     def stage(self, report: GraphReport, stage: str, module: ir.Module) -> None:
-        """To be called when the module has reached a stage."""
+        """Called when the module has reached a stage."""
         text = functools.cache(functools.partial(text_of, module))
         trace(f"ir_{stage}", lambda: with_header(stage, text()))
         if self.keep:
@@ -201,7 +202,7 @@ def _compile(
 
 
 def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timings: Timings | None = None) -> Built:
-    """From a module in any stage to a program. StepFailure where a step fails."""
+    """Compiles a module of any stage to a program. StepFailure if a step fails."""
     timings = [] if timings is None else timings
     disabled = frozenset(options.disable_passes)
     target, module = start.target, start.module
@@ -261,8 +262,8 @@ def _verify(module: ir.Module) -> None:
 
 
 def load(built: Built, options: Options, require: Require, lasting: Collection[int] = ()) -> Compiled:
-    """A program as something to be run. ``lasting``: positions of inputs whose memory stays where it is. StepFailure
-    where it cannot be loaded."""
+    """Loads a program. ``lasting``: positions of inputs whose memory does not move. StepFailure if it cannot be
+    loaded."""
     program, image = built.program, built.kernels.image
     capture = Capture(lasting, built.report.cuda_graphs) if options.cuda_graphs else None
     with timed("load", built.report.timings), _replayable("load", built.kernels.target, built.module, options):
@@ -275,7 +276,7 @@ def stage_pipelines(
     options: Options, attempt: Attempt | None = None, target: str = "triton"
 ) -> list[tuple[str, list[Any]]]:
     """The passes of each stage, after the user's additions and removals, and those of an ``attempt``; without stages
-    that are for other targets only. OptionError for what no pass is called, or has no such option."""
+    that are for other targets only. OptionError for an unknown pass or option."""
     attempt = attempt or Attempt()
     own = {cls.name: cls for file in options.pass_files for cls in passes_of_file(file)}
     extra = [step for element in options.passes for step in parse_pipeline(element, own)]
@@ -308,8 +309,8 @@ def _unless(disabled: Set[str], step: Any) -> list[Any]:
 def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:
     """("cpu" | "triton", device of kernels and buffers): of several GPUs the one that most tensors are on.
 
-    What lies on other devices is left to library calls, and so is all that is on "meta". CompileError for a device that
-    we generate no code for.
+    Tensors on other devices are left to library calls, and so are all on "meta". CompileError for a device without a
+    code generator.
     """
     found: list[tuple[torch.device, str]] = []
     for node in _nodes(gm):
@@ -345,7 +346,7 @@ def target_of_devices(tensors: Iterable[tuple[torch.device, str]], options: Opti
 
 
 def _nodes(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
-    """Those of a graph and of its subgraphs."""
+    """The nodes of a graph and of its subgraphs."""
     for graph in gm.modules():
         if isinstance(graph, torch.fx.GraphModule):
             yield from graph.graph.nodes
@@ -357,7 +358,7 @@ def _folder(options: Options) -> Path:
 
 @contextmanager
 def _importing(gm: torch.fx.GraphModule, options: Options) -> Iterator[None]:
-    """An error in here is the failure of the step "import-graph"."""
+    """Converts an error inside to a StepFailure of the step "import-graph"."""
     try:
         yield
     except Exception as error:
@@ -375,7 +376,7 @@ def _importing(gm: torch.fx.GraphModule, options: Options) -> Iterator[None]:
 
 @contextmanager
 def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Iterator[None]:
-    """An error in here names the stage, and the command that meets it again in the IR as it was."""
+    """Adds to an error inside the stage, and the command that replays it on the IR."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
 """The backend with its options, which ``symshape.compile`` passes to Dynamo.
 
-Dynamo keeps compiled code at the code object of a function, and asks of each entry whether it was made by an equal
-backend (``backend_match`` in torch/csrc/dynamo/extra_state.cpp compares by ``==``). Backends of equal options are equal
-here, as with ``torch.compile``: layers of one class that are compiled one by one share their code.
+Dynamo stores compiled code at the code object of a function, and compares the backend of each entry with the present
+one (``backend_match`` in torch/csrc/dynamo/extra_state.cpp uses ``==``). Backends with equal options are equal here, as
+with ``torch.compile``: layers of one class that are compiled one by one share their code.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredBackend:
-    """``dynamic``: that of ``symshape.compile``, under which graphs are traced. ``reports``, if given, takes the report
-    of every graph, and is then part of what makes two backends equal."""
+    """``dynamic``: that of ``symshape.compile``, under which graphs are traced. ``reports``, if given, collects the
+    report of every graph, and takes part in the comparison of backends."""
 
     options: Options
     assumptions: Assumptions
@@ -61,7 +61,7 @@ class ConfiguredBackend:
 
 
 def _state(file: str | Path) -> Any:
-    """Changes when a file of passes, or of a stage, is edited: what is compiled after that is compiled anew."""
+    """A value that changes when a file of passes, or of a stage, is edited, so that later calls compile anew."""
     try:
         found = Path(file).stat()
     except OSError:

@@ -21,7 +21,7 @@ class SymshapeError(Exception):
 
 
 class OptionError(SymshapeError, ValueError):
-    """An unknown option, mode, target or pass name; lists the valid ones."""
+    """An unknown option, mode, target or pass name; the message lists the valid ones."""
 
 
 class CompileError(SymshapeError, RuntimeError):
@@ -29,14 +29,14 @@ class CompileError(SymshapeError, RuntimeError):
 
 
 class PatchError(CompileError):
-    """PyTorch is not what a change of its tracer was made for: names the patch, and what of PyTorch has changed."""
+    """PyTorch differs from what a patch of its tracer needs: names the patch, and what has changed in PyTorch."""
 
 
 class StepFailure(CompileError):
     """A pass or a step of code generation failed.
 
-    ``step`` is its name, ``operations`` the nodes of the traced graph that it was working on (none where that is not
-    known), ``command`` runs it again on the IR as it was.
+    ``step`` is its name, ``operations`` the nodes of the traced graph that it was working on (empty if unknown),
+    ``command`` runs it again on the IR before it.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class StepFailure(CompileError):
 
 
 class ShapeConstraintError(SymshapeError, RuntimeError):
-    """A constraint on sizes that does not hold at run time. A RuntimeError, as what eager mode raises for it.
+    """A constraint on sizes does not hold at run time. A RuntimeError, like eager mode's.
 
-    ``constraint`` is its text and ``values`` what it was made of, both by the user's names (``x.size(0)``, or the name
-    of a dim).
+    ``constraint`` is its text and ``values`` the values of its sizes, both by the user's names (``x.size(0)``, or the
+    name of a dim).
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class ShapeConstraintError(SymshapeError, RuntimeError):
 
 
 class OffsetsError(SymshapeError, RuntimeError):
-    """Offsets of rows that are none, found before anything is read by them. PyTorch's own operators would read there,
-    so they are not asked for their error."""
+    """Invalid offsets of rows, found before anything is read with them. PyTorch's own operators would read out of
+    bounds, so they are not run for their error."""
 
     def __init__(self, kernel: str = "") -> None:
         found = f" (found by {kernel})" if kernel else ""
@@ -105,8 +105,8 @@ class KernelFailure(StepFailure, KernelError):
 
 
 class AccuracyError(SymshapeError):
-    """Compiled code computes other numbers than eager mode. Only raised where numbers are compared, when that is asked
-    for (``TORCHDYNAMO_REPRO_LEVEL=4``)."""
+    """Compiled code computes other numbers than eager mode. Only raised if numbers are compared, on request
+    (``TORCHDYNAMO_REPRO_LEVEL=4``)."""
 
 
 class FallbackWarning(UserWarning):
@@ -118,14 +118,14 @@ class CacheError(SymshapeError, RuntimeError):
 
 
 def with_text(location: str) -> str:
-    """``file:line`` with what stands there, if the file can be read."""
+    """``file:line`` with the text of the line, if the file can be read."""
     file, _, line = location.rpartition(":")
     text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
     return f"{location}: {text}" if text else location
 
 
 def rule_to_register(operator: str, arguments: Sequence[str], result: str = "...") -> str:
-    """A next step: the code that registers a fake rule for an operator of the user's, with the names of its arguments;
-    ``result``: what the rule returns."""
+    """A next step: the code that registers a fake rule for a user's operator, with the names of its arguments;
+    ``result``: the expression that the rule returns."""
     code = f'@torch.library.register_fake("{operator}")\n    def _({", ".join(arguments)}):\n        return {result}'
     return f"register one:\n    {code}"

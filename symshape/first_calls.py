@@ -1,7 +1,7 @@
 """First calls of a frame by several threads: one thread compiles, the others wait and share the result.
 
-Dynamo looks for code first and takes its lock afterwards: of eight threads that make a first call together each finds
-nothing, and each compiles, one after the other. So a frame is looked for once more when its thread has the lock.
+Dynamo looks for code before it takes its lock: eight threads that make a first call together all find none, and each
+compiles, one after the other. Here a frame is looked up once more when its thread has the lock.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LATEST = "symshape: latest result"  # in what Dynamo keeps for a code object: (
 
 
 def compiled_once(frame: Any, backend: Any, compile_frame: Callable[[], Any]) -> Any:
-    """Dynamo's result for a frame: that of another thread, where this one had to wait for it and it serves the call,
-    else ``compile_frame()``. One thread at a time is in here; what it raises is no other thread's."""
+    """Dynamo's result for a frame: that of another thread, if this one had to wait for it and it serves the call, else
+    ``compile_frame()``. One thread at a time runs this; an error is raised in its own thread only."""
     waited = not compile_lock.acquire(blocking=False)
     if waited:
         compile_lock.acquire()

@@ -76,18 +76,18 @@ def compile_with(
 
 
 def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
-    """``fn`` compiled separately from its other compiled code: neither is used for the other, and no limit counts."""
+    """``fn`` compiled separately from its other compiled code: they do not share entries or limits."""
     habits = {"isolate_recompiles": True} if is_argument_of_compile("isolate_recompiles") else {}
     return _compiled(fn, backend, replace(tracing, more="unlimited"), habits)
 
 
 @dataclass(frozen=True)
 class Tracing:
-    """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
-    of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error;
+    """How frames are traced. ``probe``: operators without a fake rule are run on sample operands; ``strict``: an error
+    of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a graph break is an error;
     ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
-    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given; ``traced``, if given,
-    is called after each frame: with its name, its line and how many seconds it took."""
+    collects the reasons of further graphs; ``recompile_limit``: that of ``compile``, if given; ``traced``, if given, is
+    called after each frame: with its name, its line and the seconds it took."""
 
     probe: bool = True
     strict: bool = True
@@ -155,8 +155,8 @@ class FrameCompiler(FrameCallback):
 
     @property
     def _most(self) -> int:
-        """How many graphs there may be before those for all values. Of what ``compile`` is given that takes one; more
-        than PyTorch's own setting are made (``Limits.settings``)."""
+        """The number of graphs after which only graphs for all values are made: ``recompile_limit``, if given;
+        otherwise more than PyTorch's own setting (``Limits.settings``)."""
         given = self._tracing.recompile_limit
         return recompile_limit() if given is None else given - 1
 

@@ -1,8 +1,8 @@
 """Pauses Python's cyclic garbage collector while a function is traced and compiled.
 
-Both make hundreds of thousands of objects (nodes, fake tensors, views of IR, expressions) that live until the end, so
-that the collector starts again and again and finds next to nothing: one full collection walks all that PyTorch and the
-user's program hold. A fifth of a first call was that. Afterwards reference counts free most of them.
+Both create hundreds of thousands of objects (nodes, fake tensors, views of IR, expressions) that live until the end, so
+that the collector runs again and again without result: each full collection traverses all objects of PyTorch and the
+user's program. That was a fifth of a first call. Reference counting frees most of them afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _waiting = 0  # compiles that run; the first switches the collector off, the las
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """No automatic collection in here, in any thread. Where the program has switched the collector off, it stays so."""
+    """While entered, there is no automatic collection, in any thread. If the program has disabled the collector, it
+    stays disabled."""
     global _waiting
     with _lock:
         ours = _waiting > 0 or gc.isenabled()

@@ -1,7 +1,7 @@
 """Runs a traced graph operator by operator, where it cannot be compiled.
 
-Every operator of the graph is a library call, as under PyTorch's backend ``aot_eager``. What other graphs were promised
-holds: results have the strides that were traced (a compiled backward graph reads saved tensors by them).
+Every operator of the graph is a library call, as under PyTorch's backend ``aot_eager``. Promises to other graphs are
+kept: results have the strides that were traced (a compiled backward graph reads saved tensors by them).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class GraphAsCalls:
 
 
 def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str) -> GraphAsCalls:
-    """The graph as something to be run. CompileError where the strides of a result cannot be known at run time, or the
-    condition of an assertion stands in the trace alone (``jit_trace``)."""
+    """A callable for the graph. CompileError if the strides of a result cannot be known at run time, or an assertion's
+    condition exists in the trace alone (``jit_trace``)."""
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
         condition = node.args[0]
         if isinstance(condition, torch.fx.Node) and not condition.all_input_nodes and condition.op != "placeholder":
@@ -97,8 +97,8 @@ def _layout_function(
 ) -> Callable[[dict[str, int], Sequence[Any]], list[Wanted | None]]:
     """A function from ``known`` symbols and computed results to the sizes and strides that each result must have.
 
-    Strides of a dense result follow from its sizes. Data-dependent symbols are read off the results: sizes that are
-    one, and integers.
+    Strides of a dense result follow from its sizes. Unbacked symbols are read from the results: from sizes and
+    integers.
     """
     layouts = [tensor_layout(result) for result in results]
     orders = [_dense_order(result, layout) for result, layout in zip(results, layouts)]

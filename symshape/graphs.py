@@ -1,9 +1,8 @@
 """Explains why a function has another graph, or ``symshape.jit`` another entry: report and log.
 
-The log ``symshape.graphs`` says it of each further graph: ``TORCH_LOGS="symshape.graphs"``, or
-``logging.getLogger("symshape.graphs").setLevel(logging.INFO)``. PyTorch looks up the names in TORCH_LOGS when it is
-imported, before anything could be registered with it; that of a module it takes for a logger's, which is why this
-module is called like its log.
+The log ``symshape.graphs`` prints it for each further graph: ``TORCH_LOGS="symshape.graphs"``, or
+``logging.getLogger("symshape.graphs").setLevel(logging.INFO)``. PyTorch reads the names in TORCH_LOGS when it is
+imported, before a log could be registered; it accepts the name of a module, so this module is named like its log.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ class Reason:
     """Why an earlier graph does not serve a call.
 
     ``graph``      its number, from 1 on
-    ``condition``  what it holds for: ``x.size(1) > 1``
-    ``values``     what the condition reads, at this call: ``(("x.size(1)", "1"),)``
-    ``line``       ``file:line`` of the user's line that asked; "" if it was none
-    ``text``       what stands there
-    ``asked``      what asked, if it was not the user's Python itself: ``PyTorch's squeeze``, or the framework's line
+    ``condition``  the guard that fails: ``x.size(1) > 1``
+    ``values``     the values in the condition, at this call: ``(("x.size(1)", "1"),)``
+    ``line``       ``file:line`` of the user's line that made the guard; "" if there is none
+    ``text``       the text of that line
+    ``asked``      what evaluated the condition, if not user code: ``PyTorch's squeeze``, or the framework's line
     """
 
     graph: int
@@ -46,7 +45,7 @@ class Reason:
 
     @property
     def here(self) -> str:
-        """The values at this call, and who asked, in words."""
+        """The values at this call, and the origin of the guard, in words."""
         values = ", ".join(f"{name} = {value}" for name, value in self.values)
         return (f", here {values}" if values else "") + (f": {self._origin}" if self._origin else "")
 
@@ -112,7 +111,7 @@ def _reason(failure: Failure) -> Reason:
 
 
 def origin_text(origin: Origin) -> tuple[str, str, str]:
-    """The user's line and its text, and the framework's in words where it asked."""
+    """The user's line and its text, and, if the framework evaluated the condition, its line in words."""
     if origin.operator:
         asked = _OPERATOR + origin.operator
     else:
@@ -121,7 +120,7 @@ def origin_text(origin: Origin) -> tuple[str, str, str]:
 
 
 def origin_at(location: str) -> Origin:
-    """Of a ``file:line``."""
+    """The origin for a ``file:line``."""
     file, _, number = location.partition("\n")[0].rpartition(":")
     line = Line(file, int(number)) if number.isdigit() else None
     return Origin() if line is None else Origin(asked=line) if line.owner else Origin(line)

@@ -1,9 +1,9 @@
 """Bases of inputs that share memory: their sizes are checked when a graph is called.
 
-Where inputs are views of one memory and one of them is written to, AOTAutograd gives the graph a base in their place.
-It traces the base with the size that the memory had at the first call, and guards nothing. Operators on a tensor of
-another size do what they can; generated code would read and write past its end. So the sizes are compared at each call,
-and for others the graph is run operator by operator, as eager mode would.
+If inputs are views of one memory and one of them is written to, AOTAutograd replaces them by a base. It traces the base
+with the size that the memory had at the first call, without a guard. Generated code for a base of another size would
+access memory out of bounds. So the sizes are compared at each call, and for others the graph runs operator by operator,
+as eager mode would.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OtherBase(Exception):
 
 
 def check_bases(graph: torch.fx.GraphModule, env: Any, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """``run`` of a compiled graph, which raises OtherBase, before anything is done, for bases of other layouts."""
+    """Wraps ``run`` of a compiled graph: raises OtherBase, before anything is done, for bases of other layouts."""
     fakes = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
     wanted = {i: layout for i in base_arguments(graph) if (layout := layout_of(fakes[i])) is not None}
     symbols = [(row.name, _reader(row.binding)) for row in collect_symbols(fakes, env)]
@@ -45,7 +45,7 @@ def check_bases(graph: torch.fx.GraphModule, env: Any, run: Callable[[list[Any]]
 
 
 def _reader(binding: str) -> Callable[[list[Any]], int]:
-    """A function of the arguments for the binding of a symbol, such as ``arg0.size(1)``."""
+    """A function of the arguments that reads the binding of a symbol, such as ``arg0.size(1)``."""
     text = re.sub(r"\barg(\d+)", r"args[\1]", binding.replace(".offset", ".storage_offset()"))
     made: Callable[[list[Any]], int] = eval(f"lambda args: {text}")
     return made

@@ -22,7 +22,7 @@ _SAY: Final = f"give stage=..., or begin the text with `// stage: NAME`; stages:
 
 
 def text_of(module: ir.Module, *, locations: bool = True) -> str:
-    """The text that a module, which need not be valid, can be made from again: with locations, which programs show in
+    """The text of a module, valid or not, from which it can be parsed again: with locations, which programs use in
     errors."""
     text: str = module.operation.get_asm(enable_debug_info=locations, assume_verified=True)
     return text
@@ -43,8 +43,8 @@ def read_text(source: str | Path) -> tuple[str, str]:
 
 
 def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
-    """A verified module in which each launch writes memory of its own; our ops are in generic or in short form.
-    CompileError with what is wrong, and in which line of ``name``."""
+    """A verified module in which each launch writes to memory of its own; our ops may be in generic or in short form.
+    CompileError with what is invalid, and the line of ``name``."""
     long = read_short(text, name)
     with context, ir.Location.unknown(context), collect_diagnostics(context) as errors:
         try:
@@ -62,7 +62,7 @@ def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
 
 
 def main_function(module: ir.Module, name: str) -> Any:
-    """The function that a program is made of. CompileError where there is none, or several."""
+    """The main function, from which the program is generated. CompileError if there is none, or several."""
     mains = [function for function in main_functions(module) if not is_subgraph(function) and not is_layer(function)]
     if len(mains) != 1:
         what = f"a program is made of one main function, not of {len(mains)}"
@@ -71,10 +71,10 @@ def main_function(module: ir.Module, name: str) -> Any:
 
 
 def stage_of(text: str, module: ir.Module, name: str) -> str:
-    """The stage of IR: that of its header, else the one that its operations show.
+    """The stage of IR: from its header, else from its operations.
 
-    Library calls alone are taken for ``imported``: the passes up to ``linalg`` find nothing to do in IR that they have
-    seen. CompileError where it cannot be told.
+    IR with library calls alone counts as ``imported``: the passes up to ``linalg`` change nothing in IR that they have
+    processed before. CompileError if it cannot be determined.
     """
     said = headed_stage(text)
     if said is not None:

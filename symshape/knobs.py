@@ -24,7 +24,7 @@ class Variable(Generic[T]):
     """One environment variable.
 
     ``parse`` turns its text into the value, or raises ValueError; it is not called for a variable that is not set or
-    empty, which is ``default``. ``values`` says what can be given, ``description`` in one sentence what it does.
+    empty, whose value is ``default``. ``values`` describes the valid texts, ``description`` the effect in one sentence.
     ``tests_only``: no code of the package reads it.
     """
 
@@ -36,7 +36,7 @@ class Variable(Generic[T]):
     tests_only: bool = False
 
     def read(self) -> T:
-        """The value that the environment gives now. OptionError for a text that is none."""
+        """The present value. OptionError for an invalid text."""
         text = os.environ.get(self.name, "")
         try:
             return self.parse(text) if text else self.default
@@ -172,7 +172,8 @@ VARIABLES: Final[tuple[Variable[Any], ...]] = (
 
 
 def check_environment() -> None:
-    """OptionError for a variable whose text is none of its values: where a compile begins, not where it is read."""
+    """OptionError for a variable with an invalid text: raised where a compile starts, not where the variable is
+    read."""
     for variable in VARIABLES:
         if not variable.tests_only:
             variable.read()

@@ -1,7 +1,7 @@
 """The line that a terminal shows during a long compile: function, graph, step, seconds.
 
-Nothing but a clock is read before ``PATIENCE`` is over, and that where a step begins: there is no thread for a compile
-that is done sooner. The line is then drawn by a thread, for a single step may take minutes, until the compile ends.
+Before ``PATIENCE`` seconds only a clock is read, at the start of a step: a short compile starts no thread. Afterwards a
+thread draws the line until the compile ends, since a single step may take minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _thread = _Thread()
 
 @contextmanager
 def compiling(what: str) -> Iterator[None]:
-    """``what`` is compiled in here by this thread; "" where others name it. Nested, it is a part of what is outside."""
+    """While entered, this thread compiles ``what``; "" if other calls name it. Nested calls are parts of the outer
+    one."""
     outer = _thread.compile
     if outer is not None:
         with outer.part(what):
@@ -50,7 +51,7 @@ def compiling(what: str) -> Iterator[None]:
 
 
 class _Compile:
-    """A compile of a thread, with all that is compiled for it."""
+    """A compile of a thread, with all nested ones."""
 
     def __init__(self, what: str, stream: TextIO) -> None:
         self.parts, self.step, self.stream = [what], "", stream
@@ -90,7 +91,7 @@ class _Compile:
 
 
 class _Line(threading.Thread):
-    """Draws until it is told that the compile has ended. Whatever ends it, it leaves no line behind."""
+    """Draws until the compile has ended. However it ends, the line is removed."""
 
     def __init__(self, compile_: _Compile) -> None:
         super().__init__(name="symshape: live line", daemon=True)
@@ -115,7 +116,7 @@ class _Line(threading.Thread):
 
 
 def _fitted(text: str, columns: int) -> str:
-    """The middle is left out: what is compiled stands first, step and seconds last."""
+    """The text with its middle left out: the subject is at the start, step and seconds at the end."""
     if len(text) <= columns:
         return text
     kept = max(columns - 1, 0)

@@ -134,8 +134,8 @@ class Options:
 
 
 def _pass_options(given: Any) -> tuple[tuple[str, str], ...]:
-    """Passes and the text of their options, in the order of names. OptionError for what is no such mapping, or a name
-    that no pass of the pipeline has; the options themselves are read with the pass, by the compiler."""
+    """Passes and the text of their options, sorted by name. OptionError for a value of another type, or an unknown
+    pass; the options themselves are parsed with the pass, by the compiler."""
     pairs = tuple(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, tuple) or not all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
         hint = 'it maps passes to options: {"unroll-reductions": "max-points=4"}'
@@ -155,7 +155,7 @@ def _pass_options(given: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _options_text(options: Mapping[str, Any]) -> str:
-    """As they stand between the braces of a pipeline element."""
+    """Options as the text between the braces of a pipeline element."""
     texts = {
         key: ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         for key, value in options.items()
@@ -164,13 +164,13 @@ def _options_text(options: Mapping[str, Any]) -> str:
 
 
 def require_mapping(options: Any) -> None:
-    """OptionError for what is no dictionary, and not None."""
+    """OptionError for a value that is neither a dictionary nor None."""
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(f"options cannot be {options!r}", next_step="it is a dictionary")
 
 
 def _stages(given: Any) -> tuple[tuple[str, str], ...]:
-    """The files of ``stage`` as pairs. OptionError for what is no such mapping, or a file that is not there."""
+    """The files of ``stage`` as pairs. OptionError for a value of another type, or a file that does not exist."""
     pairs = tuple(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, tuple) or not all(
         isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], (str, Path)) for pair in pairs

@@ -1,6 +1,6 @@
 """``TORCH_LOGS=output_code``: logs the generated code of a graph, as Inductor does.
 
-``TORCH_LOGS=guards,recompiles`` needs nothing here: Dynamo says them for every backend.
+``TORCH_LOGS=guards,recompiles`` needs no code here: Dynamo logs them for every backend.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from symshape.frontend.bridge.dynamo import output_code_log
 
 
 def log_output_code(compiled: Any) -> None:
-    """The host program and the kernels of a compiled graph. The report is only made where it is wanted: that of a graph
-    from the cache imports the compiler."""
+    """Logs the host program and the kernels of a compiled graph. The report is only decoded if the log is on: for a
+    graph from the cache that imports the compiler."""
     log = output_code_log()
     if log.isEnabledFor(logging.DEBUG):
         report = compiled.report

@@ -1,9 +1,8 @@
 """The pipeline: every step of a compile, in order, one entry each (``symshape-opt --list-pipeline``).
 
 ``symshape-opt --list-pipeline`` prints it, ``GraphReport.timings`` has the time of each step by its name, and
-``options={"disable_passes": [...]}`` leaves out those that are optional. The passes of a stage stand in
-``passes/stages.py``, which ``symshape-opt`` shares; all others stand here. (One list, after tinygrad's
-``full_rewrite_to_sink``.)
+``options={"disable_passes": [...]}`` disables optional ones. The passes of a stage are in ``passes/stages.py``, which
+``symshape-opt`` shares; all other steps are here. (One list, after tinygrad's ``full_rewrite_to_sink``.)
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ Timings = list[tuple[str, float]]  # (step, seconds), in order
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its name, what it works on, ``module:name`` of its code, what it does.
+    """One step: its name, what it works on, ``module:name`` of its code, and a description.
 
-    ``optional``: the result is right without it. ``stage``: of a pass.
+    ``optional``: results are correct without it. ``stage``: the stage of a pass.
     """
 
     name: str
@@ -129,7 +128,7 @@ def steps_on(what: str) -> list[Step]:
 
 def check_optional(wanted: Collection[str], more: Collection[str] = ()) -> None:
     """OptionError for a name that is no optional step, no pass of a plugin and none of ``more``, the user's further
-    steps; and for a pass of ours among those, where two are meant by one name."""
+    steps; and for a pass of ours that is in ``more`` too, since the name would be ambiguous."""
     if not wanted:
         return
     known = [*(name for name in OPTIONAL if name not in TABLE), *names()]

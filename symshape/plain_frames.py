@@ -1,9 +1,10 @@
-"""Frames of plain ``torch.compile(backend="symshape")``: makes the patches that one graph for all sizes needs.
+"""Frames of plain ``torch.compile(backend="symshape")``: applies the patches that one graph for all sizes needs.
 
 The rules are those of ``symshape.compile``, the settings of Dynamo the user's.
 
-Dynamo says when it begins to trace a frame. After ``torch._dynamo.reset()`` it does not, until the backend is called
-for the first graph: that frame is traced once more. So is one that a rule of ours fails for, by PyTorch's own rules.
+Dynamo calls back when it starts to trace a frame. After ``torch._dynamo.reset()`` it does not, until the backend is
+called for the first graph: that frame is traced once more. A frame in which one of our rules fails is also traced once
+more, by PyTorch's own rules.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Tracing:
         self._rules.enter_context(in_force(scope, (configured(FX, use_duck_shape=False),)))
 
     def __call__(self, code: CodeType, attempts: Any, trace: Callable[[], R]) -> R:
-        """What ``trace`` returns. ``attempts``: what Dynamo remembers of earlier ones."""
+        """Returns the result of ``trace``. ``attempts``: Dynamo's state of earlier attempts."""
         if code is not self._frame.code:
             return trace()
         try:

@@ -14,18 +14,17 @@ _NAME = re.compile(r"(?P<name>[A-Za-z_][\w.\[\]'\"]*?)(?:\.(?:size\((?P<size>\d+
 
 @dataclass(frozen=True)
 class SpecialisationPolicy:
-    """``sizes``     what the sizes of inputs and integer arguments start as: "symbols", from the first call on;
-                  "changed": constants until they have another value at a later call; "static": constants, and each
-                  new value is compiled for. ``torch._dynamo.mark_dynamic`` and its like go before it
-    ``static``    sizes that are constants whatever ``sizes`` says: "x.size(1)", "x" for all of a tensor or for an
+    """``sizes``     how sizes of inputs and integer arguments start: "symbols": from the first call on;
+                  "changed": constants until they have another value at a later call; "static": constants, with a
+                  graph for each value. ``torch._dynamo.mark_dynamic`` and its like take precedence
+    ``static``    sizes that are constants whatever ``sizes`` is: "x.size(1)", "x" for all of a tensor or for an
                   integer
-    ``dynamic``   sizes that are symbols whatever ``sizes`` says, in the same form
+    ``dynamic``   sizes that are symbols whatever ``sizes`` is, in the same form
     ``integers``  for how many values of an integer that is a constant (an attribute of a module, 0 and 1) a function
                   is compiled before it becomes a symbol
-    ``limit``     how many graphs a line may cause that asks for a size, or for an integer that is a symbol. For the
-                  next value the graph is broken at that line, which is said once: what comes before and what can be
-                  resumed after are graphs for all values. Not where ``fullgraph`` forbids a break
-    """
+    ``limit``     how many graphs a line may cause that makes a guard on a size, or on an integer that is a symbol. For
+                  the next value the graph is broken at that line, with a log message: the parts before it, and after it
+                  where tracing can resume, are graphs for all values. Not where ``fullgraph`` forbids a break"""
 
     sizes: str = "symbols"
     static: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class SpecialisationPolicy:
 
 
 def require_known(policy: SpecialisationPolicy, names: Collection[str]) -> None:
-    """OptionError for a size of ``policy`` whose name begins with none of these."""
+    """OptionError for a size of ``policy`` whose name starts with none of these."""
     for name in (*policy.static, *policy.dynamic):
         if re.split(r"[.\[]", name)[0] not in names:
             hint = f"names: {', '.join(names) or 'none'}"

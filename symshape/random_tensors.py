@@ -13,7 +13,7 @@ SIZE_WITHOUT_HINT: Final = 3  # of a symbol whose value no call has shown
 
 @dataclass(frozen=True)
 class Draw:
-    """How numbers are drawn: integers from 0 to ``integers - 1`` (0 and 1 are indices in range wherever a dim has two
+    """The distribution: integers from 0 to ``integers - 1`` (0 and 1 are valid indices wherever a dim has two
     elements); floats from a normal distribution times ``scale``, or, ``positive``, from 0.5 to 1.5."""
 
     integers: int = 2
@@ -29,12 +29,12 @@ def strided_tensor(
     generator: torch.Generator,
     draw: Draw = Draw(),
 ) -> torch.Tensor:
-    """A view of as much memory as it needs."""
+    """A tensor with this layout, as a view of just enough memory."""
     return random_values(offset + extent(sizes, strides), dtype, generator, draw).as_strided(sizes, strides, offset)
 
 
 def extent(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements of memory a tensor reaches over."""
+    """The number of elements of memory that a tensor spans."""
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if 0 not in sizes else 0
 
 

@@ -1,7 +1,7 @@
 """Records compiled graphs: a folder for each, from which it can be compiled again without the model.
 
-``SYMSHAPE_RECORD=DIR`` writes ``DIR/<number>-<kind>-<hash>/``; ``symshape replay`` reads it (docs/debugging.md). The
-user's data is not in it: of constants there are layouts only, unless ``SYMSHAPE_RECORD_DATA`` asks for their values.
+``SYMSHAPE_RECORD=DIR`` writes ``DIR/<number>-<kind>-<hash>/``; ``symshape replay`` reads it (docs/debugging.md). It
+contains no data of the user: of constants only layouts, unless ``SYMSHAPE_RECORD_DATA`` requests their values.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def record_graph(gm: torch.fx.GraphModule, env: Any, options: Options, kind: str
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording that is being written. ``about``: what ``about.json`` says so far."""
+    """A recording that is being written. ``about``: the present contents of ``about.json``."""
 
     folder: Path
     about: dict[str, Any]
 
     def imported(self, target: str, device: str, constants: Sequence[Any]) -> None:
-        """The graph has become IR, for this target and device of buffers."""
+        """Called when the graph has become IR, for this target and device of buffers."""
         described = [describe_constant(one) for one in constants]
         self.about.update(target=target, device=device, constants=described)
         self.write_about()
@@ -91,7 +91,7 @@ class Recording:
         self._write(f"{stage}.mlir", with_header(stage, text))
 
     def failed(self, error: Exception) -> None:
-        """An attempt at the compile has failed."""
+        """Called when an attempt at the compile has failed."""
         self.about["outcome"] = f"failed: {error}"
         self.write_about()
 
@@ -105,7 +105,7 @@ class Recording:
         self.write_about()
 
     def write_about(self) -> None:
-        """Writes what is known so far: a compile that ends the process leaves that."""
+        """Writes what is known so far, which remains if the compile crashes the process."""
         self._write(ABOUT, _json(self.about))
 
     def _write(self, name: str, text: str) -> None:
@@ -165,7 +165,7 @@ def describe(name: str, value: Any) -> dict[str, Any]:
 
 
 def describe_constant(value: Any) -> dict[str, Any]:
-    """A Python object that the IR names by position: a tensor's layout, an operator's name, else what type it is."""
+    """A Python object that the IR refers to by position: a tensor's layout, an operator's name, else its type."""
     if isinstance(value, torch.Tensor):
         sizes = {"shape": list(value.size())} | ({"stride": list(value.stride())} if _is_strided(value) else {})
         return {"kind": "tensor", "dtype": str(value.dtype), "device": str(value.device), **sizes}
@@ -255,7 +255,7 @@ class Recorded:
 
 
 def read_recording(folder: Path) -> Recorded:
-    """OptionError for what is no recording, or one of another format."""
+    """Reads a recording. OptionError for a folder that is none, or has another format."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         options = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
@@ -281,8 +281,8 @@ def _read_options(values: dict[str, Any], folder: Path) -> Options:
 
 
 def constants_of(recorded: Recorded) -> list[Any]:
-    """What stands for the constants of a recorded graph when it is run: their values where they were recorded, else
-    zeros and ones in the same layout; operators, which must be registered; None for any other object."""
+    """Values for the constants of a recorded graph: recorded ones if there are any, else zeros and ones in the same
+    layout; operators, which must be registered; None for any other object."""
     kept = _kept_values(recorded.folder)
     described = enumerate(recorded.about["constants"])
     return [kept[i].to(one["device"]) if i in kept else _stand_in(one, i) for i, one in described]

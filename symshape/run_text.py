@@ -36,15 +36,15 @@ def run_ir(
     """The results of the graph whose IR is in ``source`` (a file, or the text itself), compiled from its stage on.
 
     ``inputs``     the graph's arguments in order; integers that are sizes of tensors among them may be left out. They
-                   are checked: number, type, rank, sizes, strides, and what the graph takes for granted of sizes;
-                   integers that it does not read are not looked at
-    ``stage``      the stage of the IR; by default what the text says (``// stage: linalg``), or its operations show
-    ``constants``  the tensors that the graph has in it, by position
+                   are checked: number, type, rank, sizes, strides, and the facts that the graph assumes about sizes;
+                   integers that it does not read are ignored
+    ``stage``      the stage of the IR; by default that of its header (``// stage: linalg``), or of its operations
+    ``constants``  the tensor constants of the graph, by position
     ``options``    those of ``compile``
 
-    All results in a tuple, without gradients. ShapeConstraintError (a RuntimeError) for inputs that the graph is not
-    for; CompileError (a RuntimeError) for IR that is not valid, or whose stage cannot be told; OptionError for a file
-    that is not there, another stage, or an unknown option. See docs/debugging.md.
+    All results in a tuple, without gradients. ShapeConstraintError (a RuntimeError) for inputs that violate the graph's
+    requirements; CompileError (a RuntimeError) for invalid IR, or IR of unknown stage; OptionError for a file that does
+    not exist, an unknown stage, or an unknown option. See docs/debugging.md.
     """
     parsed = Options.parse(options)
     text, name = read_text(source)
@@ -99,7 +99,7 @@ class RequiredOfSizes:
 
 
 def read_ir(text: str, name: str, stage: str | None = None) -> ReadyIR:
-    """CompileError for what is no valid IR, or whose stage cannot be told; OptionError for a stage that is none."""
+    """CompileError for invalid IR, or IR of unknown stage; OptionError for an unknown stage."""
     if stage is not None and stage not in STAGES:
         raise OptionError(f"unknown stage {stage!r}", next_step=f"stages: {', '.join(STAGES)}")
     module = parse_module(text, dialects.load(ir.Context()), name)
@@ -108,7 +108,7 @@ def read_ir(text: str, name: str, stage: str | None = None) -> ReadyIR:
 
 
 def _where(signature: Signature, inputs: Sequence[Any], options: Options) -> tuple[str, str]:
-    """Target and device, by the tensors of which the graph says nothing else."""
+    """Target and device, by the tensors for which the graph does not specify a device."""
     arguments = [argument for argument in signature.arguments if argument.shape is not None]
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     pairs = enumerate(zip(arguments, tensors))
@@ -128,7 +128,7 @@ def _check_constants(signature: Signature, constants: Sequence[Any], device: str
 
 
 def _constant_text(constant: Any, device: str) -> str:
-    """As a signature has it; the Python type of what is no tensor that can be read. ``device``: the program's."""
+    """A constant as in a signature; the Python type for one that is no readable tensor. ``device``: the program's."""
     if not isinstance(constant, torch.Tensor) or not has_memory(constant):
         return type(constant).__name__
     sizes, strides = ([str(number) for number in numbers] for numbers in (constant.size(), constant.stride()))

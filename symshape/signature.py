@@ -45,7 +45,7 @@ class Argument:
 
     @property
     def bound_device(self) -> str:
-        """Where the tensor lies; "" for where kernels run."""
+        """The tensor's device; "" for that of the kernels."""
         return self.foreign.device if self.foreign is not None else ""
 
     @property
@@ -61,7 +61,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A size that inputs show: where it is read, what it may be, and what it was when it was traced (-1: unknown)."""
+    """A backed symbol: its binding, its range, and its hint (-1: unknown)."""
 
     name: str
     binding: str
@@ -73,7 +73,7 @@ class Symbol:
 
     @property
     def called(self) -> str:
-        """By the user's name, where there is one."""
+        """The user's name, if there is one."""
         own = Origin.parse(self.name, self.source).name if self.source else self.name
         return own if own == self.name else f"{self.name} ({own})"
 
@@ -93,9 +93,9 @@ def range_text(low: int, high: int, divisor: int) -> str:
 @dataclass(frozen=True)
 class Signature:
     """Arguments and results of a main function. ``returned``: the text of what it returns, ``$i`` the i-th result;
-    ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else
-    must hold of symbols; ``constants``: position and `constant_text` of each tensor that the graph has in it;
-    ``reads_storage``: storage offsets matter."""
+    ``ranges``: minimum, maximum and divisor of every symbol, unbacked ones included; ``assumed``: further facts about
+    symbols; ``constants``: position and `constant_text` of each tensor constant; ``reads_storage``: storage offsets
+    matter."""
 
     arguments: tuple[Argument, ...]
     symbols: tuple[Symbol, ...]
@@ -186,7 +186,7 @@ def _constant(value: ir.Value, sizes: Sizes) -> str:
 
 
 def constant_text(type_: str, sizes: Sequence[str], strides: Sequence[str], foreign: Foreign | None) -> str:
-    """Its type, and where its elements lie: its strides, but for dims of one element, which may have any."""
+    """The type and strides of a tensor constant, without the strides of dims of one element, which may be any."""
     steps = ", ".join("-" if size == "1" else step for size, step in zip(sizes, strides))
     return _marked(f"{type_}, strides [{steps}]", foreign)
 

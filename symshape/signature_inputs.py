@@ -1,6 +1,6 @@
 """Inputs for a graph that is run from its IR: checked against its signature, or generated.
 
-Under ``torch.compile`` Dynamo has checked all of it. Here nobody has, and compiled code relies on it.
+Under ``torch.compile`` Dynamo has checked all of it. Here compiled code would rely on unchecked inputs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NUMBERS = {"index": int, "f64": float, "i1": bool}
 
 
 def checked_inputs(signature: Signature, given: Sequence[Any], device: str) -> list[Any]:
-    """All arguments in order; integers that were left out are read off the tensors. ``device``: the program's.
+    """All arguments in order; integers that were left out are read from the tensors. ``device``: the program's.
 
-    ShapeConstraintError (a RuntimeError) for inputs that the graph was not made for: their number, type, device, rank,
-    sizes, strides, or what it takes for granted of sizes.
+    ShapeConstraintError (a RuntimeError) for inputs that violate the graph's requirements: their number, type, device,
+    rank, sizes, strides, or its assumptions about sizes.
     """
     values = _spread(signature, given)
     for position, (argument, value) in enumerate(zip(signature.arguments, values)):
@@ -115,7 +115,8 @@ def has_memory(x: torch.Tensor) -> bool:
 
 
 def _symbol_values(signature: Signature, values: Sequence[Any]) -> dict[str, int]:
-    """Each symbol where it is read, or, where that is an integer that was left out, off any tensor that shows it."""
+    """The value of each symbol from its binding, or, if that is an integer that was left out, from any tensor that has
+    it as a size."""
     found = {}
     for symbol in signature.symbols:
         position, part, dim = _binding(symbol)

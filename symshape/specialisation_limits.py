@@ -18,8 +18,8 @@ _DECIDED = "symshape: decided sizes"  # in what Dynamo keeps for a code object: 
 
 
 class Limits:
-    """Those of one code object. ``decisions``: of the function, which take what is decided; ``most``: after how many
-    graphs only those for all values are made; ``is_static``: sizes and integers are constants."""
+    """The limits of one code object. ``decisions``: of the function, to which new ones are added; ``most``: the number
+    of graphs after which only graphs for all values are made; ``is_static``: sizes and integers are constants."""
 
     def __init__(
         self, policy: SpecialisationPolicy, decisions: FrameDecisions, code: CodeType, most: int, is_static: bool
@@ -33,8 +33,9 @@ class Limits:
         return bool(self._decided())
 
     def is_beyond(self, failed: Sequence[Failure]) -> bool:
-        """Counts the earlier entries by what they are not for this call for, and decides. True for a part of a function
-        that would be compiled for each value of what another part hands on, such as the length of a list."""
+        """Counts the earlier entries by the guard that fails for this call, and adds decisions. True for a resume
+        function that would be compiled for each value that the part before it passes on, such as the length of a
+        list."""
         for source in {one.constant for one in failed if one.constant and not self._is_static}:
             if len(_conditions(failure for failure in failed if failure.constant == source)) >= self._policy.integers:
                 self._decisions.integers.add(source)
@@ -50,8 +51,8 @@ class Limits:
         return is_part(self._code) and bool(self._decisions.refused) and len(others) >= self._policy.limit
 
     def _beyond(self, of_size: Sequence[Failure], is_last: bool) -> list[Line]:
-        """The lines that ask for one size, and were answered for enough values of it. Where Dynamo would give the
-        function up, all of them."""
+        """The lines with conditions on one size that have been answered for the maximal number of values. Before Dynamo
+        would give the function up, all of them."""
         asked: dict[Line, list[Failure]] = {}
         for failure in of_size:
             if failure.origin.user is not None:

@@ -1,8 +1,8 @@
-"""Calls a function on a new chunk of CPython's frame stack, so that calls in a loop do not cross the end of one.
+"""Calls a function on a new chunk of CPython's frame stack, so that calls in a loop do not cross a chunk's end.
 
-CPython keeps frames in chunks of 16 KiB. A call that does not fit begins a chunk, which it gives back when it
-returns: two system calls. A loop that happens to run at the end of a chunk pays that for every call, and where chunks
-end depends on how deep the user's own calls are. Importing a graph of T5 took 0.04 s or 0.18 s, two frames deeper.
+CPython keeps frames in chunks of 16 KiB. A call that does not fit allocates a chunk, which is freed when it returns:
+two system calls. A loop that happens to run at the end of a chunk pays that for every call, and where chunks end
+depends on the depth of the user's own calls. Importing a graph of T5 took 0.04 s or 0.18 s, two frames deeper.
 
 See ``push_chunk`` and ``_PyThreadState_PopFrame`` in CPython's Python/pystate.c.
 """

@@ -14,8 +14,8 @@ from symshape.tools.report import GraphReport, StageFile
 
 
 def with_file(module: ir.Module, stage: str, options: Options, report: GraphReport) -> ir.Module:
-    """The module of the user's file for this stage, where it is for the graph that ``module`` is; else ``module``.
-    ``report`` takes which.
+    """The module of the user's file for this stage, if it has the signature of ``module``; else ``module``. ``report``
+    notes which.
 
     OptionError for a file that is no valid IR of this stage.
     """

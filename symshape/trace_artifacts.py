@@ -1,7 +1,7 @@
 """Writes the artifacts of a compile to PyTorch's structured trace (``TORCH_TRACE=DIR``), for ``tlparse``.
 
 Each is an artifact of the frame that is compiled: ``symshape_options``, ``symshape_graph``, ``symshape_ir_<stage>``,
-``symshape_program``, ``symshape_guard_stub``. Nothing is rendered while nothing is traced.
+``symshape_program``, ``symshape_guard_stub``. Nothing is rendered if there is no trace.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def trace(name: str, text: Callable[[], str]) -> None:
 
 
 def trace_graph(gm: torch.fx.GraphModule, options: Options, kind: str) -> None:
-    """What is compiled. The options come first: where there is no trace, the first artifact of a process is rendered
-    all the same, before PyTorch finds out."""
+    """Writes the options and the graph. The options come first: without a trace, the first artifact of a process is
+    rendered all the same, before PyTorch finds out."""
     trace("options", lambda: f"{kind} graph\n{options}")
     trace("graph", lambda: gm.print_readable(print_output=False, include_stride=True, include_device=True))
 
 
 def trace_compiled(compiled: Any) -> None:
-    """What it became; ``compiled`` has a report, which is made for this only where there is a trace."""
+    """Writes the results; the report of ``compiled`` is only decoded if there is a trace."""
     trace("program", lambda: _program(compiled.report))
     trace("guard_stub", lambda: compiled.report.stub_source)
 

@@ -27,6 +27,6 @@ def traced_entry(fakes: Sequence[Any], env: Any) -> EntryGuards:
 
 
 def tensor_layout(fake: Any) -> Layout | None:
-    """Sizes, strides and offset of a fake tensor; None for what has none."""
+    """Sizes, strides and offset of a fake tensor; None for one without a strided layout."""
     found = layout_of(fake) if isinstance(fake, torch.Tensor) else None
     return None if found is None else Layout(tuple(found[0]), tuple(found[1]), found[2])

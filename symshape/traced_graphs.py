@@ -1,4 +1,5 @@
-"""The compile of a traced graph, with what is computed of parameters alone taken out of it."""
+"""Compiles a traced graph; computations on parameters alone are moved out of it first, and run when a parameter
+changes."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
 def _packed(
     gm: torch.fx.GraphModule, options: Options, fallbacks: list[Fallback]
 ) -> tuple[torch.fx.GraphModule, ParameterGraph | None]:
-    """A copy of the graph with its convolutions packed; the graph itself where there are none, or that fails."""
+    """A copy of the graph with its convolutions packed; the graph itself if it has none, or that fails."""
     if not gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default):
         return gm, None
     from symshape.frontend.graph_rewrites.packed_convolutions import pack_convolutions
@@ -69,7 +70,7 @@ def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def _with_constants(run: Callable[[list[Any]], Any], parameters: ParameterGraph) -> Callable[[list[Any]], Any]:
-    """A program that gets what is computed of its parameters as further arguments."""
+    """Wraps a program: passes the constants computed from its parameters as further arguments."""
     from symshape.runtime.parameter_constants import ParameterConstants
 
     constants = ParameterConstants(parameters.graph, parameters.positions)

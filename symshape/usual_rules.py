@@ -1,5 +1,5 @@
-"""PyTorch's own rules for a frame that ours have failed for: a change of PyTorch that raises costs generality, not the
-call."""
+"""Falls back to PyTorch's own tracing rules for a frame in which ours fail, so that a change of PyTorch costs
+generality, not the call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads the requirements of a compiled graph on its arguments from the last IR: layouts, ranges of symbols, guards.
 
-Under ``torch.compile`` Dynamo has checked all of it before the graph runs. Under ``symshape.jit`` nobody has.
+Under ``torch.compile`` Dynamo has checked all of them before the graph runs. Under ``symshape.jit`` the entry must.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONE: Mapping[int, Expr] = {}
 
 @dataclass(frozen=True)
 class SymbolRange:
-    """A symbol, where it is read (``binding`` of ``symshape.symbol``), and what the compiled code takes for granted."""
+    """A symbol, where it is read (``binding`` of ``symshape.symbol``), and the range that the compiled code assumes."""
 
     name: str
     binding: str
@@ -48,9 +48,9 @@ class EntryGuards:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input of a jitted function as guards see it: the position under which generated code knows it, and its rank
-    (None: an integer). ``contiguous``: its strides follow from its sizes, which is checked in another way; ``offset``:
-    its storage offset matters."""
+    """An input of a jitted function as guards see it: its position in generated code, and its rank (None: an integer).
+    ``contiguous``: its strides are contiguous, which is checked separately; ``offset``: its storage offset is
+    constrained."""
 
     position: int
     rank: int | None = None
@@ -81,7 +81,7 @@ class Leaf:
 
 
 def read_entry(block: ir.Block, sizes: Sizes) -> EntryGuards:
-    """From a main function; ``sizes`` has learned its operations."""
+    """The requirements of a main function; ``sizes`` must have learned its operations."""
     operations = [view.operation for view in block.operations]
     symbols = tuple(_symbol(op) for op in operations if op.name == "symshape.symbol")
     guards = []
@@ -99,7 +99,7 @@ def _symbol(op: Any) -> SymbolRange:
 def leaf_constraints(
     entry: EntryGuards, leaves: Sequence[Leaf], integers: Mapping[int, Expr] = _NONE
 ) -> list[Constraint]:
-    """All that must hold of the inputs, over the readings of ``leaves``: one for each argument, in order.
+    """All requirements on the inputs, over the readings of ``leaves``: one for each argument, in order.
 
     ``integers``: the value of integer inputs by position, over the entry's symbols, where known.
     """
@@ -118,11 +118,11 @@ def leaf_constraints(
 
 
 def minimal(constraints: Sequence[Constraint], leaves: Sequence[Leaf]) -> list[Constraint]:
-    """Constraints that say together what the given ones say, none implied by the others, for inputs that can be: no
-    size is below 0. What stands for several has the message and the lines of the first that has any.
+    """A list of constraints that is equivalent to the given ones for sizes >= 0, none implied by the others. A
+    constraint that replaces several has the message and the lines of the first that has any.
 
-    What fixes a symbol that no other constraint mentions (a size of a parameter) is not looked at, nor what floats
-    decide.
+    Constraints that fix a symbol that no other one mentions (a size of a parameter), and those on floats, are kept as
+    they are.
     """
     mentions = Counter(name for constraint in constraints for name in constraint.condition.symbols)
 
@@ -155,8 +155,8 @@ def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:
-    """Of a tensor. The stride of a dim of size 1, or 0, is any, and so is one that is made of a size of 0, which counts
-    as 1 in strides."""
+    """The requirements on a tensor's layout. The stride of a dim of size 0 or 1 may be any; in contiguous strides a
+    size of 0 counts as 1."""
     sizes = [size.substitute(readings) for size in layout.sizes]
     found = list(map(equals, leaf.sizes, sizes))
     for dim, stride in enumerate(layout.strides):

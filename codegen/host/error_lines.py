@@ -15,8 +15,7 @@ _CHECKING = frozenset({"symshape.check_index", "arith.divsi", "arith.remsi", "ar
 
 
 def lines_of(op: Any, checking: Collection[str]) -> Sequence[str]:
-    """``file:line`` of what an operation stands for; of the launch of a ``checking`` kernel (it has an error slot), of
-    what it checks."""
+    """``file:line`` of an operation; for the launch of a ``checking`` kernel (one with an error slot) of its checks."""
     callee = callee_of(op) if op.name == "host.launch" else ""
     if callee not in checking:
         return source_lines(op.location)

@@ -1,14 +1,14 @@
 """Generates the guard stub: Python source that binds symbols and checks constraints.
 
-All constraints are one boolean expression over local names: what CPython runs fastest. Which of them failed is found
+All constraints are one boolean expression over local names, the fastest form in CPython. Which of them failed is found
 afterwards, on the failing path only (``symshape.runtime.checks.fail``).
 
 - A subexpression that occurs more than once is computed once, where it is first needed (``:=``).
 - Cheap checks that are likely to fail come first: the best order for independent predicates of known cost and
   selectivity (Hellerstein and Stonebraker, "Predicate migration", 1993). A check that divides by a symbol comes after
-  all others, which may say that the symbol is not zero.
-- What floats decide comes last. A float function that is not defined for the sizes (the root of a negative number) is
-  caught: such a check does not hold.
+  all others, which may exclude zero.
+- Conditions on floats come last. A float function that is undefined for the sizes (the root of a negative number)
+  raises an error, which is caught: such a check fails.
 """
 
 from __future__ import annotations

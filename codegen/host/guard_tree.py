@@ -1,9 +1,9 @@
 """Generates the guard tree: Python source that finds the entry for given inputs.
 
-Each entry is a conjunction of conditions over sizes. What all entries have in common is tested once; then one
-expression is chosen whose ranges tell most entries apart, and a binary search over its ranges leads on: the cost grows
-with the depth, not with the number of entries. Entries whose conditions overlap are tried one after the other.
-Where a condition of one entry divides by 0, that entry is not for these inputs, and another may be.
+Each entry is a conjunction of conditions over sizes. Conditions that all entries share are tested once; then the
+expression whose ranges distinguish most entries is chosen, with a binary search over its ranges, and so on: the cost
+grows with the depth, not with the number of entries. Entries with overlapping conditions are tried one after the other.
+If a condition of one entry divides by 0, that entry does not match, and another may.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEEPEST = 60
 
 @dataclass(frozen=True)
 class Case:
-    """An entry: the name of its value in the generated code, the ranges of expressions, and what has no such form."""
+    """An entry: the name of its value in the generated code, the ranges of expressions, and its other conditions."""
 
     name: str
     ranges: Mapping[Expr, Ranges]
@@ -51,7 +51,7 @@ class Case:
         return int(low) if low == high and not more else None
 
     def without(self, bases: Iterable[Expr], others: Iterable[Condition] = ()) -> Case:
-        """The same without what has been tested."""
+        """The entry without conditions that have been tested."""
         gone, tested = set(bases), set(others)
         kept = {base: ranges for base, ranges in self.ranges.items() if base not in gone}
         return Case(self.name, kept, tuple(c for c in self.others if c not in tested))
@@ -181,7 +181,7 @@ def emit_tree(cases: Sequence[Case], depth: int = 0) -> list[str]:
 
 
 def _divisors(conditions: Iterable[Condition]) -> list[Expr]:
-    """What conditions divide by, other than numbers, in the order in which they must be known not to be 0."""
+    """The divisors in conditions, other than constants, in the order in which they must be tested for 0."""
     found: dict[Expr, None] = {}
     for condition in conditions:
         found |= dict.fromkeys(_divisors(condition.operands))

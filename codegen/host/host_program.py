@@ -1,7 +1,10 @@
 """Generates the host program: Python source that binds sizes, allocates, launches, calls and frees.
 
-Printed from the main function at the ``kernels`` stage. Buffers die at their last use; outputs have the strides that
-their binds promise; every constraint that was not proven is checked as soon as its operands exist.
+Printed from the main function at the ``kernels`` stage. Memory of a kernel's result is a ``tensor.empty`` or a
+``symshape.reuse`` there; a library call allocates its own results, which ``promised`` brings to the traced layout.
+Buffers die at their last use; outputs have the strides of their binds; every constraint that was not proven is checked
+as soon as its operands exist. A symbol becomes a Python local (``guard_stub``), and is passed to the kernels that take
+it (``passes/fusion/kernel_sizes.py`` selects these).
 """
 
 from __future__ import annotations
@@ -70,8 +73,8 @@ Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element
 
 @dataclass(frozen=True)
 class Callees:
-    """How kernels are launched. ``pointers``: they take data pointers (CPU) instead of tensors; ``checking``: those
-    with an error slot; ``by_value``: positions of tensors of which a kernel takes the number, by its name."""
+    """The kernels' calling conventions. ``pointers``: they take data pointers (CPU) instead of tensors; ``checking``:
+    those with an error slot; ``by_value``: positions of tensors that a kernel takes as a number, by its name."""
 
     pointers: bool
     checking: frozenset[str]
@@ -99,7 +102,7 @@ def emit_program(functions: Sequence[Any], callees: Callees) -> ProgramText:
 
 
 class Writer:
-    """Writes the lines of one function; what functions share goes into ``text``."""
+    """Writes the lines of one function; shared parts go into ``text``."""
 
     def __init__(self, block: ir.Block, callees: Callees, text: ProgramText) -> None:
         self.block, self.callees, self.text = block, callees, text
@@ -149,8 +152,8 @@ class Writer:
         return self._without_unread_symbols(stub)
 
     def _without_unread_symbols(self, stub: int) -> int:
-        """Leaves out the lines that bind symbols that no line reads: each asks a tensor for a size, or waits for its
-        element. How many lines of the first ``stub`` are left."""
+        """Removes the lines of the stub that bind unused symbols: each reads a size of a tensor, or waits for its
+        element. Returns how many of the first ``stub`` lines are left."""
         read = {name for i, line in enumerate(self.lines) if i not in self.bound for name in _NAME.findall(line)}
         unread = [i for i, name in self.bound.items() if name not in read]
         self.lines = [line for i, line in enumerate(self.lines) if i not in unread]
@@ -211,7 +214,7 @@ class Writer:
             self.lines.append("del " + ", ".join(names))
 
     def check(self) -> None:
-        """One joint test of the pending constraints."""
+        """Emits one joint test of the pending constraints."""
         first = len(self.text.checks)
         self.text.checks += check_texts(self.pending, self.sources)
         self.lines += check_lines(self.pending, f"fail({first}, {len(self.text.checks)}, {{values}})")
@@ -250,8 +253,8 @@ class Writer:
     def shape(self, value: ir.Value) -> Sequence[str]:
         """The Python text of a tensor's sizes and strides.
 
-        The strides of an empty tensor are those that eager mode gives it where a caller sees them: products of its
-        sizes of which none counts as less than 1.
+        The strides of an empty tensor that the caller gets are eager mode's: products of sizes in which a 0 counts as
+        1.
         """
         layout = self.layout(value)
         if value not in self.returned:
@@ -261,7 +264,7 @@ class Writer:
         return sizes, f"({', '.join(strides)}{',' if len(strides) == 1 else ''})"
 
     def _stride(self, stride: Expr, sizes: Sequence[Expr]) -> str:
-        """One that is not 0 where one of the sizes is."""
+        """A stride that is not 0 if one of the sizes is."""
         factors: list[str] = []
         for size in sizes:
             rest = stride.exact_quotient(size) if stride.symbols and self._may_be_zero(size) else None
@@ -359,8 +362,8 @@ def _empty(w: Writer, op: Any) -> None:
 
 
 def _reuse(w: Writer, op: Any) -> None:
-    """Dead memory goes by a new name. The tensor that stands for it becomes one of the new type and shape only where
-    that can be seen: kernels take addresses on a CPU, and know the layout of their arguments everywhere."""
+    """Renames dead memory. The tensor object is only given its new type and shape where that is observable: kernels on
+    a CPU take addresses, and all kernels know the layout of their arguments."""
     source, value = w.alias.get(op.operands[0], op.operands[0]), w.alias[op.results[0]]
     sizes, strides, dtype = w.held(source)
     users = {use.owner.operation.name for use in value.uses} - {"symshape.bind", "symshape.reuse"}
@@ -456,7 +459,8 @@ def _call_arguments(arguments: str) -> str:
 
 
 def _ensure_promised(w: Writer, result: ir.Value, target: str, line: str) -> None:
-    """Sizes and type of a custom operator's result are what its rule says, or an error: kernels rely on them."""
+    """Emits the check that a custom operator's result has the sizes and type of its fake result, on which kernels
+    rely."""
     layout = w.sizes.layouts.get(result)
     if layout is None or not is_read(result):
         return
@@ -482,7 +486,7 @@ def _is_contiguous(layout: Layout) -> bool:
 
 
 def _owners(values: Sequence[ir.Value], relations: Sequence[str]) -> dict[ir.Value, int]:
-    """Of values that main returns more than once, as tensors of their own, the position that gets the value itself."""
+    """For values that main returns more than once, as distinct tensors: the position that gets the value itself."""
     found: dict[ir.Value, int] = {}
     for i, value in enumerate(values):
         if values.count(value) > 1 and isinstance(value.type, ir.RankedTensorType):

@@ -13,8 +13,8 @@ Buffer = tuple[tuple[Expr, ...], str]  # sizes, element type
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """``buffers``: sizes and element type of each buffer that it reads or makes; views stand for what they show, and
-    results that nothing uses are left out (as in the metrics of Inductor)."""
+    """A library call for the report. ``buffers``: sizes and element type of each buffer that it reads or writes; a view
+    counts as the elements that it shows, and unused results are left out (as in Inductor's metrics)."""
 
     target: str
     buffers: tuple[Buffer, ...]

@@ -93,7 +93,7 @@ def write_scan(w: Writer, op: Any) -> None:
 
 
 def write_associative_scan(w: Writer, op: Any) -> None:
-    """The first slice of a result is the operand's; each later one is made of the one before it."""
+    """The first slice of a result is the operand's; each later one is combined from the one before it."""
     (combine,) = subgraphs_of(op)
     count, written = sliced_count(op), written_results(op)
     given = [w.operand(value) for value in op.operands]
@@ -117,7 +117,7 @@ def write_associative_scan(w: Writer, op: Any) -> None:
 
 
 def write_attention(w: Writer, op: Any) -> None:
-    """The results are allocated here; which tiles there are is found when the block mask is there."""
+    """Allocates the results; the tiles are found at run time, from the block mask."""
     scores, weights, *whole = subgraphs_of(op)
     given, count, written = [w.operand(value) for value in op.operands], lists_count(op), written_results(op)
     for result in op.results:
@@ -132,13 +132,13 @@ def write_attention(w: Writer, op: Any) -> None:
 
 
 def _slice(w: Writer, name: str, layout: Layout, position: str = "position") -> str:
-    """A tensor at a position along its first dim."""
+    """A slice of a tensor at a position along its first dim."""
     sizes, strides, step = w.tuple(layout.sizes[1:]), w.tuple(layout.strides[1:]), w.size(layout.strides[0])
     return f"reinterpret({name}, {sizes}, {strides}, {position} * {step})"
 
 
 def _own_memory(w: Writer, op: Any, given: Sequence[str], carried: Sequence[str]) -> None:
-    """A loop without steps returns copies of its initial values."""
+    """Copies initial values for a loop without steps, which must return new memory."""
     for value, before, after in zip(op.operands, given, carried):
         if isinstance(value.type, ir.RankedTensorType):
             w.lines.append(f"if {after} is {before}: {after} = {after}.clone()")

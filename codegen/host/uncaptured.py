@@ -1,10 +1,10 @@
 """Decides from the host program whether its launches can be captured as a CUDA graph, and if not, why.
 
-A replay runs what was enqueued, with the host's decisions of the capture. So nothing may be decided by data that the
+A replay repeats what was enqueued, with the host's decisions at capture. So no decision may depend on data that the
 host reads, nothing may run on the host or on another device, and nothing may wait for the GPU: that would end the
-capture with an error, after which PyTorch's allocator is not what it was. Library calls are therefore those of a list,
-each of which enqueues work and nothing else, by what its CUDA code does. Operators that look at values for their sizes
-(`nonzero`, `unique`, `index_put`, whose index may be a mask), that factorise, or that are not PyTorch's are not on it.
+capture with an error that leaves PyTorch's allocator in an invalid state. Library calls are therefore limited to a list
+of operators whose CUDA code only enqueues work. Operators that read values for their sizes (`nonzero`, `unique`,
+`index_put`, whose index may be a mask), factorisations, and operators that are not PyTorch's are not on it.
 """
 
 from __future__ import annotations

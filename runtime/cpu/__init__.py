@@ -1,1 +1,1 @@
-"""CPU kernels in this process: object files loaded, instruction sets, matrix products."""
+"""CPU kernels in this process: object files loaded, convolutions, attention, matrix products."""

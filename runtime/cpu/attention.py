@@ -1,7 +1,7 @@
-"""Attention over the tiles of a block mask: products by the library, everything between them by kernels.
+"""Attention over the tiles of a block mask: matrix products by the library, everything between them by kernels.
 
-A tile is a block of rows and a run of neighbouring columns, for some heads. The memory for its scores is the same for
-all tiles, and fits into the second-level cache. Rows of several runs are combined by their maxima, as in Milakov and
+A tile is a block of rows and a run of adjacent columns, for some heads. One buffer for its scores serves all tiles, and
+fits into the second-level cache. The results of several runs of a row are combined by their maxima, as in Milakov and
 Gimelshein, "Online normalizer calculation for softmax" (2018).
 """
 
@@ -44,8 +44,7 @@ def tiled_attention(
     the first may have a multiple of the others' heads, and their batch may be 1. ``lists``: of blocks of ``block`` rows
     and columns, (batch or 1, heads or 1, blocks of rows[, blocks of columns]).
 
-    Raises IndexError, as eager mode does, where there are no keys, and ValueError where the lists say nothing of the
-    last rows.
+    Raises IndexError, as eager mode does, if there are no keys, and ValueError if the lists do not cover the last rows.
     """
     if whole is not None and _is_short(tensors, lists, block, results):
         made = whole([*tensors, *captured, *(results[:1] if written[2] else ())])
@@ -117,7 +116,7 @@ def _row_blocks(
 
 
 def _runs(blocks: list[int], width: int, length: int) -> list[Run]:
-    """Neighbouring blocks of columns together, as long as they are not too many for a tile."""
+    """Adjacent blocks of columns merged into runs that fit into a tile."""
     runs: list[Run] = []
     for position in sorted(blocks):
         first, end = position * width, min((position + 1) * width, length)
@@ -154,7 +153,7 @@ class _Tiles:
         return rows <= _ROWS and columns <= min(_COLUMNS, width) and batches * heads * rows * columns <= _ELEMENTS
 
     def block(self, batches: Run, heads: Run, first: int, end: int, runs: list[Run]) -> None:
-        """A block of rows of some batches and heads, which have the same runs of columns."""
+        """Computes a block of rows of some batches and heads, which have the same runs of columns."""
         each = self.query.size(1) // self.key.size(1)
         width = max((run[1] - run[0] for run in runs), default=1)
         for row in range(first, end, _ROWS):
@@ -194,7 +193,7 @@ class _Tiles:
         place: tuple[int, int, int],
         runs: list[Run],
     ) -> None:
-        """The results of some rows: key and value are whole, the others parts that begin at ``place``."""
+        """Computes the results of some rows: key and value are whole, the others slices that start at ``place``."""
         if not runs:
             for result, empty in zip(results, (0.0, -math.inf, -math.inf)):
                 result.fill_(empty)
@@ -253,13 +252,13 @@ def _combined(one: Tile, other: Tile) -> Tile:
 
 
 def _columns(tensor: torch.Tensor, run: Run) -> torch.Tensor:
-    """Those of a key or value."""
+    """The columns of a run of a key or value."""
     count = run[1] - run[0]
     return tensor if count == tensor.size(2) else tensor.narrow(2, run[0], count)
 
 
 def _cut(tensor: torch.Tensor, *parts: Run) -> torch.Tensor:
-    """A part of a tensor, along its first dims."""
+    """A slice of a tensor along its first dims."""
     for dim, (first, end) in enumerate(parts):
         if end - first != tensor.size(dim):
             tensor = tensor.narrow(dim, first, end - first)

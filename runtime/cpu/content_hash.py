@@ -1,7 +1,7 @@
 """Hashes of the contents of tensors on a CPU, as fast as memory is read, on all of PyTorch's threads.
 
-A change of one 32-bit word always changes the hash; any other change is missed with a probability near 2**-64. (The
-accumulation is that of XXH3, with a key that is another one for each stripe: github.com/Cyan4973/xxHash.)
+A change of a single 32-bit word always changes the hash; any other change is missed with a probability near 2**-64.
+(The accumulation is that of XXH3, with a different key for each stripe: github.com/Cyan4973/xxHash.)
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _random_words(seed: int, count: int) -> list[int]:
 
 
 def _mixing() -> str:
-    """A word, or a vector of words, is added to an accumulator: its halves' product under the key, and itself."""
+    """Adds a word, or a vector of words, to an accumulator: the product of its halves xored with the key, and
+    itself."""
     text = []
     for name, kind, splat in (("vector", "<8 x i64>", lambda n: _vector([n] * 8)), ("word", "i64", str)):
         text.append(f"""

@@ -1,10 +1,10 @@
 """Machine code of convolutions: one module for all sizes, which are arguments.
 
-A tile is some output pixels times some vectors of output channels. Its sums stay in registers over the filter and the
-input channels: weights are vectors, and each input is one number that all lanes get. Pixels are numbered through rows
-and images. A tile reads its inputs where they are, if a pixel of the output is one of the input; else the inputs of
-each of its pixels are copied into a row of a buffer first, zeros where the filter is outside of the image. What a copy
-costs is shared by all output channels. The order of each sum is that of the filter, whatever tile it is in.
+A tile is some output pixels times some vectors of output channels. Its accumulators stay in registers over the filter
+and the input channels: weights are loaded as vectors, and each input is broadcast to all lanes. Pixels are numbered
+through rows and images. A tile reads its inputs in place if an output pixel is an input pixel; else the inputs of each
+of its pixels are first copied into a row of a buffer (im2col), with zeros where the filter is outside of the image. All
+output channels share the cost of a copy. The order of each sum is that of the filter, whatever tile it is in.
 
 After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), and Dukhan, "The Indirect
 Convolution Algorithm" (2019, arXiv:1907.02129).

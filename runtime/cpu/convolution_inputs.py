@@ -1,4 +1,4 @@
-"""Where the inputs of a tile are: in the image, or in a buffer that they are copied to."""
+"""Generates the code that finds the inputs of a tile: in the image, or in a buffer that they are copied to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ENTRY: Final = 3  # words of a tile: where its inputs are, from pixel to pixel, 
 
 
 def inputs(shape: Shape) -> str:
-    """Where the inputs ``start`` to ``stop`` of the sums of some pixels are: in the image, if the pixels are in one row
-    and their windows in the image, else a row for each in ``to``."""
+    """A function that finds the inputs ``start`` to ``stop`` of the sums of some pixels: in the image, if the pixels
+    are in one row and their windows inside of the image, else in a row of the buffer ``to`` per pixel."""
     names = ("pixel", "count", "group", "start", "stop")
     f = Function("inputs", {"words": "ptr", "found": "ptr", "to": "ptr", **dict.fromkeys(names, "i64")})
     w = Words(f)
@@ -36,7 +36,7 @@ def inputs(shape: Shape) -> str:
     first_input = f.mul("%group", w.group_inputs)
 
     def window() -> tuple[str, str, str]:
-        """Of the pixel that the variables say: where it begins, and that address."""
+        """The start of the window of the pixel in the variables, and its address."""
         y = f.sub(f.mul(f.get(oy, "i64"), w.stride_height), w.padding_height)
         x = f.sub(f.mul(f.get(ox, "i64"), w.stride_width), w.padding_width)
         line = f.mul(f.add(f.mul(f.get(image, "i64"), w.height), y), w.width)
@@ -80,8 +80,8 @@ def _copy_pieces(
     to: str,
     pixel: tuple[str, str] | None,
 ) -> None:
-    """The inputs of a pixel, the first ones in what ``piece`` says: a row of the filter, the piece in it, and elements
-    to skip. ``source``: where the filter begins, at row and column ``pixel``; None where all of it is in the image."""
+    """Copies the inputs of a pixel. ``piece``: where to start: a row of the filter, the piece in it, and elements to
+    skip. ``source``: where the filter starts, at row and column ``pixel``; None if all of it is inside of the image."""
     ky, kx, skip = piece
     k = f.variable("i64", "%start")
     with f.repeat(k, "%stop"):

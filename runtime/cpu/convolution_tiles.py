@@ -94,7 +94,8 @@ def _sum(f: Function, vectors: Vectors, sums: list[list[str]]) -> None:
 
 
 def _add_products(f: Function, vectors: Vectors, sums: list[list[str]], a: str, b: str) -> None:
-    """Those of an input of each pixel. Its address is that of the pixel before and a step: no register for each."""
+    """Adds the products of one input of each pixel. Its address is the previous pixel's plus a step, so that addresses
+    need no registers."""
     count = len(sums[0])
     address, weight = f.get(a, "ptr"), f.get(b, "ptr")
     weights = [vectors.load(f.floats(weight, v * vectors.lanes)) for v in range(count)]

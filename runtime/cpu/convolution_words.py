@@ -1,4 +1,4 @@
-"""What the code of convolutions is given: its arguments, and the shape of its largest tile."""
+"""The arguments of the code of convolutions, and the shape of its largest tile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symshape.runtime.cpu.llvm_vectors import Vectors
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the largest tile: ``pixels`` times ``vectors`` of ``lanes`` channels; ``fast_masks`` as in
+    """The shape of the largest tile: ``pixels`` times ``vectors`` of ``lanes`` channels; ``fast_masks`` as in
     `codegen/cpu/objects/target.py`."""
 
     lanes: int
@@ -28,7 +28,7 @@ class Shape:
 
 @cache
 def shape_of(level: str) -> Shape:
-    """Of the code for a level of instructions: sums, weights and an input fit in the vector registers."""
+    """The shape for an instruction-set level: accumulators, weights and an input fit into the vector registers."""
     native = level == instruction_sets.NATIVE
     has = instruction_sets.host_features() if native else set(instruction_sets.features(level))
     if has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}:

@@ -1,6 +1,8 @@
-"""The code of ``symshape::packed_convolution``: how the work is cut, and the call of the machine code.
+"""The implementation of ``symshape::packed_convolution``: packing of weights, division of the work, call of the machine
+code.
 
-The sizes of a call choose how (`_plan`); the machine code is one for all sizes (``convolution_code.py``).
+The sizes of a call determine the division (`_plan`); the machine code is the same for all sizes
+(``convolution_code.py``). ``pack_weight`` runs when a parameter has changed (``runtime/parameter_constants.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _GRAIN: Final = 1 << 19  # multiplications that are worth a thread
 
 def pack_weight(weight: torch.Tensor, groups: int, level: str = NATIVE) -> torch.Tensor:
     """The weights in the order in which the code reads them: for each part of the sums, for each block of output
-    channels that a tile has, those of an input side by side, zeros where there are no more channels."""
+    channels of a tile, the weights of an input contiguously, padded with zeros to whole vectors of channels."""
     if not supports(weight.shape, groups) or weight.dtype != torch.float32:
         raise ValueError(f"no code for a convolution of {list(weight.shape)}, {weight.dtype}, in {groups} groups")
     shape = shape_of(level)
@@ -46,7 +48,7 @@ def pack_weight(weight: torch.Tensor, groups: int, level: str = NATIVE) -> torch
 
 
 def packed_elements(shape: Sequence[int], groups: int, level: str = NATIVE) -> int:
-    """How many elements `pack_weight` returns for a weight of a shape."""
+    """The number of elements that `pack_weight` returns for a weight of this shape."""
     channels, inputs, height, width = shape
     lanes = shape_of(level).lanes
     is_depthwise = inputs == 1 and groups == channels > 1
@@ -107,7 +109,8 @@ def convolution(
 
 @dataclass(frozen=True)
 class _Plan:
-    """All about a convolution that its sizes say. ``weights``: elements that are packed; ``words``: see `WORDS`."""
+    """Everything about a convolution that follows from its sizes. ``weights``: number of packed elements; ``words``:
+    see `WORDS`."""
 
     entry: str
     in_strides: tuple[int, ...]
@@ -173,7 +176,7 @@ def _plan(
 
 
 def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) -> dict[str, int]:
-    """How the work is cut: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths."""
+    """Divides the work: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths."""
     inputs, outputs = values["channels"] // groups, values["out_channels"] // groups
     height, width = values["kernel_height"], values["kernel_width"]
     length = height * width * inputs
@@ -202,7 +205,7 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
 
 
 def _chunk(rows: int, row: int) -> int:
-    """How much of a sum, over the rows of a filter, is computed at a time: some rows, or a part of one."""
+    """The part of a sum, over the rows of a filter, that is computed at a time: some rows, or a part of one."""
     if row > _CHUNK:
         return -(-row // -(-row // _CHUNK))
     some = min(rows, _CHUNK // row)
@@ -231,7 +234,7 @@ def _bits(real: float) -> int:
 
 
 def _is_dense(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
-    """Whether these are its strides; those of dims of size 1 say nothing."""
+    """Whether a tensor has these strides; strides of dims of size 1 are ignored."""
     return all(size == 1 or has == wanted for size, has, wanted in zip(x.shape, x.stride(), strides))
 
 

@@ -1,4 +1,4 @@
-"""The work of dense convolutions: which tiles a thread computes, in which order."""
+"""Generates the work of dense convolutions: which tiles a thread computes, in which order."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _entry(f: Function, table: str, number: str) -> str:
 
 @dataclass(frozen=True)
 class _Block:
-    """Of output channels, in a part of the sums; ``weights``: where they begin, in elements; ``segments``: of the sums,
-    each of a length, which are rows of the filter where the part has whole ones."""
+    """A block of output channels in a part of the sums. ``weights``: where its weights start, in elements;
+    ``segments``: of the sums, with the length of each: rows of the filter if the part consists of whole rows."""
 
     group: str
     block: str

@@ -1,4 +1,4 @@
-"""The code of depthwise convolutions, whose vectors are channels of inputs too."""
+"""Generates the code of depthwise convolutions, which are vectorised along channels of the input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIXELS: Final = {
 
 
 def depthwise_pixels(shape: Shape, pixels: int, count: int) -> str:
-    """All channels of groups of some pixels in a row."""
+    """A function that computes all channels of groups of some adjacent pixels of a row."""
     f = Function(f"depthwise_{pixels}", _PIXELS)
     w = Words(f)
     lanes = shape.lanes
@@ -48,7 +48,8 @@ def _depthwise_vectors(
     channel: str,
     mask: str | None,
 ) -> None:
-    """Of pixels, from a channel on. ``memory``: of the first pixel, the input, the result, and what is added."""
+    """Computes vectors of channels of some pixels, from a channel on. ``memory``: of the first pixel, the addresses of
+    the input, the result, and the tensor that is added."""
     (pixels, count), (source, out, other) = size, memory
     vectors = Vectors(f, shape.lanes)
     sums = [[f.variable(vectors.type, "zeroinitializer") for _ in range(count)] for _ in range(pixels)]
@@ -126,7 +127,7 @@ def depthwise_units() -> str:
 
 
 def _taps(f: Function, first: str, size: str, dilation: str, taps: str) -> tuple[str, str]:
-    """Those of the filter, along a dim, that are within the image: the first, and the one after the last."""
+    """(first, end): the taps of the filter, along a dim, that are inside of the image."""
     before = f.max(f.sub("0", first), "0")
     start = f.div(f.sub(f.add(before, dilation), "1"), dilation)
     left = f.max(f.sub(size, first), "0")

@@ -1,6 +1,6 @@
 """LLVM IR as text, a function at a time, with loops and branches as Python's context managers.
 
-What changes is a variable in memory, which LLVM keeps in registers: its passes make the values of each block.
+Mutable values are variables on the stack (``alloca``), which LLVM's mem2reg promotes to registers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Function:
         return self.value(f"mul i64 {a}, {b}")
 
     def div(self, a: str, b: str) -> str:
-        """Of numbers that are not negative."""
+        """The quotient of two nonnegative integers."""
         return self.value(f"udiv i64 {a}, {b}")
 
     def min(self, a: str, b: str) -> str:
@@ -94,7 +94,7 @@ class Function:
 
     @contextmanager
     def loop(self, first: str, end: str, step: str = "1") -> Iterator[str]:
-        """The index, from ``first`` as long as it is less than ``end``."""
+        """A loop; yields the index, from ``first``, while it is less than ``end``."""
         index = self.variable("i64", first)
         with self.repeat(index, end):
             i = self.get(index, "i64")
@@ -103,7 +103,7 @@ class Function:
 
     @contextmanager
     def repeat(self, index: str, end: str) -> Iterator[None]:
-        """As long as a variable, which the block changes, is less than ``end``."""
+        """A loop that runs while a variable, which the block changes, is less than ``end``."""
         head, body, done = (self._label() for _ in range(3))
         self.effect(f"br label %{head}")
         self._lines.append(f"{head}:")
@@ -116,7 +116,7 @@ class Function:
 
     @contextmanager
     def when(self, condition: str, wanted: bool = True) -> Iterator[None]:
-        """Runs the block where the condition is what is wanted."""
+        """Runs the block if the condition has the wanted value."""
         body, done = self._label(), self._label()
         labels = (body, done) if wanted else (done, body)
         self.effect(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")

@@ -1,4 +1,4 @@
-"""Vectors of float32 in the text of a function."""
+"""Vectors of float32 in the text of an LLVM function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from symshape.runtime.cpu.llvm_text import Function
 
 
 class Vectors:
-    """Of a number of lanes."""
+    """Operations on vectors with a number of lanes."""
 
     def __init__(self, function: Function, lanes: int) -> None:
         self.function, self.lanes = function, lanes
@@ -49,11 +49,11 @@ class Vectors:
         return value
 
     def below(self, end: str, first: int = 0) -> str:
-        """A mask: lanes whose number, counted from ``first``, is less than ``end``, which fits in 32 bits."""
+        """A mask of the lanes whose number, counted from ``first``, is less than ``end``, which fits into 32 bits."""
         return self._lanes("slt", end, first)
 
     def from_(self, start: str) -> str:
-        """A mask: lanes from this one on."""
+        """A mask of the lanes from this one on."""
         return self._lanes("sge", start, 0)
 
     def _lanes(self, how: str, bound: str, first: int) -> str:

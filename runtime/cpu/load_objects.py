@@ -17,7 +17,7 @@ _lock = threading.RLock()  # LLVM's execution engines are built and freed by one
 
 
 class Library:
-    """One loaded object file; its machine code lives as long as this or any function of it."""
+    """One loaded object file; its machine code lives as long as this object or any function of it."""
 
     def __init__(self, data: bytes) -> None:
         with _lock:
@@ -55,7 +55,7 @@ class Library:
 
 
 def _overflow(values: Sequence[int]) -> OverflowError:
-    """Of a number made of sizes that is too large for a tensor as well."""
+    """The OverflowError for a size argument that does not fit into 64 bits, nor into any tensor's size."""
     number = next(value for value in values if not -(2**63) <= value < 2**63)
     return OverflowError(f"{number} is a number of more than 64 bits")
 

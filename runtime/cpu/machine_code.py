@@ -1,4 +1,4 @@
-"""LLVM IR as text to machine code, through llvmlite, and the functions that modules of it begin with. No MLIR."""
+"""LLVM IR as text to machine code, through llvmlite, and the common declarations of such modules. Needs no MLIR."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ define internal void @share(ptr %words, ptr %first, ptr %end) alwaysinline {{
 
 
 def object_code(text: str, level: str, *, as_written: bool = False) -> bytes:
-    """The object file of a module for a level of instructions. ``as_written``: the text is as it is to run, but for its
-    variables; else LLVM optimises it. OptionError for a level that this processor has not."""
+    """The object file of a module for an instruction-set level. ``as_written``: LLVM only promotes variables to
+    registers; else it optimises the code. OptionError for a level that this processor does not have."""
     initialize()
     name, features = processor(level)
     target = llvm.Target.from_default_triple()

@@ -1,8 +1,8 @@
 """Chooses the library for float32 matrix products on CPUs: MKL, or oneDNN where that is faster.
 
-MKL has AVX-512 code for Intel's processors only; on others it takes what it has for any. oneDNN asks the processor what
-it can do. Choices depend on the processor and on the sizes of a call, never on a measurement: results have the same
-bits in every run.
+MKL has AVX-512 code for Intel's processors only; on others it runs generic code. oneDNN selects code by the processor's
+features. The choice depends on the processor and on the sizes of a call, never on a measurement: results are bitwise
+the same in every run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What CUDA graphs need of a device: streams, events, capture, and a memory pool.
+"""Streams, events, capture, and the memory pool of CUDA graphs, for one device.
 
 All graphs of a device share one memory pool, which is scratch: nothing in it outlives a call (`cuda_graphs.py`). Graphs
 may therefore overwrite one another's memory, and must run one after another: ``lock`` orders the host, an event orders

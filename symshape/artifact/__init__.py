@@ -1,1 +1,2 @@
-"""What compilation hands to the runtime, as plain data: programs, kernels, checks. A cache keeps it as it is."""
+"""The artifacts of a compile, as plain data: programs, kernels, checks. The cache stores them, the runtime loads
+them."""

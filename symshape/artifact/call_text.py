@@ -1,8 +1,8 @@
 """Calls as text: the form of an opaque call in a graph, in IR and in the cache.
 
-It is JSON: the function, its arguments with ``{"tensor": i}`` and ``{"size": j}`` in the places of operands, the
-autocast in force, and of each result the element type and where its sizes come from. The text says all, so that a
-compiled graph can be kept on disk. `frontend/opaque_calls/write_calls.py` writes it; here it is read and run.
+It is JSON: the function, its arguments with ``{"tensor": i}`` and ``{"size": j}`` for operands, the autocast settings,
+and of each result the element type and where its sizes come from. The text is complete, so that a compiled graph can be
+stored on disk. `frontend/opaque_calls/write_calls.py` writes it; here it is parsed and run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def function_of(name: str) -> Callable[..., Any]:
 
 @functools.cache
 def module_named(name: str) -> Any:
-    """A module, or what PyTorch's C++ part has in the place of one; None if there is none of this name."""
+    """A module, or an object of PyTorch's C++ part with this name; None if there is none."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -44,7 +44,7 @@ def module_named(name: str) -> Any:
 
 
 def decode(value: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    """An argument from its JSON, with operands in their places."""
+    """An argument from its JSON, with operands inserted."""
     if not isinstance(value, dict):
         return value
     ((kind, held), *_) = value.items()
@@ -73,7 +73,7 @@ def parse(call: str) -> Any:
 
 
 def run(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-    """The function's results as they are."""
+    """Calls the function; its results as they are."""
     parsed = parse(call)
     args, kwargs = (decode(parsed[part], tensors, sizes) for part in ("args", "kwargs"))
     with under_autocast(parsed["autocast"]):
@@ -94,7 +94,7 @@ def autocast_state() -> list[list[Any]]:
 
 @contextlib.contextmanager
 def under_autocast(state: Sequence[Sequence[Any]]) -> Iterator[None]:
-    """While entered, this `autocast_state` is in force: compiled code runs without any."""
+    """While entered, this `autocast_state` is in force: compiled code itself runs without autocast."""
     with contextlib.ExitStack() as stack:
         for device, enabled, dtype in state:
             if enabled != torch.is_autocast_enabled(device) or enabled:
@@ -103,7 +103,7 @@ def under_autocast(state: Sequence[Sequence[Any]]) -> Iterator[None]:
 
 
 def made_from(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> list[torch.Tensor]:
-    """Results of the sizes that the text says; ``fresh()`` makes an unbacked size."""
+    """Empty results with the sizes in the text; ``fresh()`` creates an unbacked size."""
     parsed = parse(call)
     device = device_of(parsed["kwargs"]["dict"], tensors)
     return [
@@ -113,7 +113,7 @@ def made_from(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], 
 
 
 def device_of(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.device:
-    """The one that is asked for, else that of the operands, where tensors without dims on a CPU do not count."""
+    """The device in ``kwargs``, else that of the operands; CPU tensors without dims do not count."""
     asked = next((value for key, value in kwargs if key == "device" and value is not None), None)
     if asked is not None:
         return torch.device(asked["device"] if isinstance(asked, dict) else asked)
@@ -122,7 +122,7 @@ def device_of(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.d
 
 
 def result_size(origin: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> Any:
-    """One size of a result: a number, that of an operand's dim, a size among the operands, or a new one."""
+    """One size of a result: a constant, the size of an operand's dim, a size among the operands, or a new one."""
     if isinstance(origin, int):
         return origin
     kind, *where = origin

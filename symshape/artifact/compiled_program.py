@@ -31,7 +31,8 @@ _NAMES: dict[Any, str] = {}
 
 
 def named(name: str) -> Callable[[Function], Function]:
-    """A function of the runtime that traced graphs call: by this name, which is no path of a module, in IR as well."""
+    """Registers a function of the runtime that traced graphs call, by a name that is used in IR too and is no module
+    path."""
 
     def register(function: Function) -> Function:
         _NAMES[function] = name

@@ -27,8 +27,8 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 @dataclass(frozen=True)
 class CheckText:
-    """A constraint that generated code checks: the condition as Python text over symbols, its message, the user's
-    lines (``file:line``, one below the other: it may stand for several), and where each symbol comes from (see
+    """A constraint that generated code checks: the condition as Python text over symbols, its message, the user's lines
+    (``file:line``, one per line: it may replace several constraints), and where each symbol comes from (see
     ``Origin.parse``)."""
 
     condition: str
@@ -39,15 +39,15 @@ class CheckText:
 
 @dataclass(frozen=True)
 class Origin:
-    """How a user calls the value of a symbol (``name``), and where it is read (``where``, in words)."""
+    """The user's name of a symbol (``name``), and where it is read (``where``, in words)."""
 
     name: str
     where: str
 
     @classmethod
     def parse(cls, symbol: str, source: str) -> Origin:
-        """Of a symbol's source: the framework's name for it, such as ``L['x'].size()[0]``, or with the name of a dim
-        before it, ``batch: x.size()[0]``; of a data-dependent size words, which do not name it."""
+        """Parses a symbol's source: the framework's name for it, such as ``L['x'].size()[0]``, or with the name of a
+        dim before it, ``batch: x.size()[0]``; for an unbacked symbol words, without a name."""
         named = _NAMED.match(source)
         text = named[2] if named else source
         for pattern, spelling in _SPELLINGS:

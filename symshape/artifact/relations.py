@@ -1,6 +1,6 @@
-"""How a returned tensor relates to its memory: made with it, a view of that to autograd, or another tensor there.
+"""The relation of a returned tensor to its memory: the tensor made with it, a view of that for autograd, or an alias.
 
-Of those in whose place the caller returns an argument, or a view of one, it reads the sizes and strides only.
+For results that the caller replaces by an argument, or by a view of one, only sizes and strides are read.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ NUMBERS = {**dict.fromkeys(("f32", "f16", "bf16"), "fp32"), **dict.fromkeys(("f6
 @dataclass(frozen=True)
 class TritonStage:
     """One launch: a function of the source, its constexpr arguments (without INDEX), and the grid's size.
-    ``registers`` of a thread at most, 0 for no limit."""
+    ``registers``: maximum per thread, 0 for no limit."""
 
     function: str
     constants: tuple[tuple[str, int], ...]
@@ -39,7 +39,7 @@ class TritonVariant:
     """One way to run a kernel: one launch, or several that share a workspace ("split"), or other kernels ("separate":
     no stages).
 
-    ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes).
+    ``aligned``: names of the arguments that are known to be multiples of 16 (pointers in bytes).
     """
 
     name: str
@@ -62,9 +62,9 @@ class TritonVariant:
 class TritonKernel:
     """A kernel's source and how to launch it. Sizes are Python expressions over ``symbols``.
 
-    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions``
-    says that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``launcher`` is the source
-    of the function ``launch``, see codegen/triton/launcher.py.
+    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then its further arguments
+    in ``functions`` ("workspace_f32", "splits"), then its constexprs, INDEX first. ``launcher`` is the source of the
+    function ``launch``, see codegen/triton/launcher.py.
     """
 
     name: str

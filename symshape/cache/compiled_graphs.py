@@ -1,8 +1,8 @@
 """Compiled graphs on disk: a graph that was compiled before is loaded. A hit imports no MLIR.
 
-An entry holds plain data: the host program's source, its checks, kernels (machine code of CPU kernels, source of
-Triton kernels), what the compile required of the inputs, and the report. It is accepted once all that is required of
-the inputs again. Constants of the graph are not in it: the program takes those of the graph at hand. See docs/cache.md.
+An entry holds plain data: the host program's source, its checks, kernels (machine code of CPU kernels, source of Triton
+kernels), the requirements on the inputs, and the report. It is used if its requirements can be added as guards again.
+Tensor constants of the graph are not in it: the program gets those of the present graph. See docs/cache.md.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Entry:
 
 @dataclass
 class Loaded:
-    """A graph from the cache; like ``symshape.compiler.Compiled``, but the report is only read when asked for."""
+    """A graph from the cache; like ``symshape.compiler.Compiled``, but the report is only decoded on use."""
 
     run: Any
     sections: Mapping[str, bytes]
@@ -103,9 +103,9 @@ class Loaded:
 def compile_or_reuse(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
 ) -> Compiled | GraphAsCalls | Loaded:
-    """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages``, and while
-    graphs are recorded, the graph is always compiled, for stages are not kept; the result is written all the same. With
-    a stage of the user's nothing is kept."""
+    """``symshape.compiler.compile_graph``, or its stored result for an equal graph. With ``keep_stages``, and while
+    graphs are recorded, the graph is always compiled, since stages are not stored; the result is stored all the same.
+    With a stage of the user's nothing is stored."""
     trace_graph(gm, options, kind)
     with compiling(f"{kind} graph"):
         compiled = _compiled_or_reused(gm, options, kind, keep_stages)
@@ -153,8 +153,9 @@ def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages:
 
 
 def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind: str) -> str:
-    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines,
-    and where our own code cannot be read."""
+    """The key of an entry: a digest of ``graph_key``'s text and of everything else that the program depends on
+    (versions, options, passes, processor). CacheError for passes that no file of the options defines, and if our own
+    code cannot be read."""
     if not _IMPORTED:
         raise CacheError("symshape's own files cannot be read, so that versions of its code cannot be told apart")
     for element in options.passes:
@@ -197,8 +198,8 @@ _IMPORTED = own_digest()
 
 
 def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
-    """The processor and what it can do, or the level that code is held to: code for more would crash on one that can do
-    less."""
+    """The processor and its features, or the level that code is limited to: code for more would crash on a processor
+    with less."""
     found: list[Any] = [platform.machine(), *processor(options.cpu)]
     devices = {
         value.device
@@ -272,7 +273,8 @@ def _sections(compiled: Compiled, graph: GraphKey, gm: torch.fx.GraphModule) -> 
 
 
 def _constant(value: Any, gm: torch.fx.GraphModule) -> tuple[str, Any]:
-    """How a hit finds a Python object that the program uses: it is the graph's, a callable, or plain data."""
+    """How a hit finds a Python object that the program uses: from the graph, as a callable by name, or as plain
+    data."""
     for path in _attributes(gm):
         if _attribute(gm, path) is value:
             return "attribute", path
@@ -311,7 +313,7 @@ def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
 def _load(
     cache: Cache, key: str, graph: GraphKey, gm: torch.fx.GraphModule, env: Any, options: Options, started: float
 ) -> Loaded | None:
-    """None where there is no entry, or what it requires cannot be required of these inputs."""
+    """Loads an entry. None if there is none, or its requirements do not hold for these inputs."""
     sections = cache.get(key)
     if sections is None:
         return None

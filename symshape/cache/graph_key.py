@@ -1,13 +1,12 @@
 """The cache key: a graph and its shape environment as canonical text. Equal texts compile to equivalent programs.
 
-Everything that lowering reads is in it: operations, arguments, layouts and dtypes of values, constants' layouts,
-ranges and sources of symbols, guards, replacements, runtime assertions; what users' operators declare of themselves
-(another process may declare something else); and user lines where an error message could show them: of assertions, and
-of data-dependent sizes. What is not in it: the sizes first seen, the lines of all other operations, names of nodes, and
-the contents of tensor constants: compiled programs read those from the graph.
+It contains everything that lowering reads: operations, arguments, layouts and dtypes of values, layouts of constants,
+ranges and sources of symbols, guards, replacements, runtime assertions; declarations of users' operators (which may
+differ in another process); and user lines that error messages may show: of assertions, and of unbacked sizes. It does
+not contain hints, the lines of other operations, names of nodes, and the contents of tensor constants, which compiled
+programs read from the graph.
 
-Symbols are called v0, v1, ... in the order in which inputs show them: their own names depend on what else the process
-traces.
+Symbols are renamed v0, v1, ... in the order of the inputs: their own names depend on other traces of the process.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ class GraphKey:
 
 
 def graph_key(gm: torch.fx.GraphModule, env: Any) -> GraphKey:
-    """Of a graph that is about to be lowered. CacheError for one with something in it that has no canonical text."""
+    """The key of a graph that is about to be lowered. CacheError for a graph that contains something without a
+    canonical text."""
     writer = _Writer(gm)
     lines = [writer.node(i, node) for i, node in enumerate(gm.graph.nodes)]
     if env is not None:

@@ -21,9 +21,8 @@ def own_digest() -> str:
 
 
 def digest_of_modules(package_path: Iterable[str]) -> str:
-    """Of all modules of a package, with their paths in it: source, bytecode that stands without source, extensions;
-    in folders and in zip archives. Empty where there are none (an importer of another kind has them), and where one
-    cannot be read."""
+    """A digest of all modules of a package, with their paths: source, bytecode without source, extensions; in folders
+    and in zip archives. "" if there are none (an importer of another kind), or if one cannot be read."""
     try:
         modules = sorted(module for root in package_path for module in _modules(root))
     except (OSError, zipfile.BadZipFile):

@@ -1,8 +1,7 @@
 """Converts plain data to JSON and back: dataclasses of this package, expressions, tuples, lists, dicts, bytes, scalars.
 
-Nothing else is taken: CacheError names what is not plain, and where it is. Unlike a pickle, a record can only become
-such data again. Values keep their types: tuples stay tuples, keys of dicts may be of any of these types, and a dict is
-in its order.
+Other objects raise CacheError, with their type and path. Unlike a pickle, a record can only become such data again.
+Values keep their types: tuples stay tuples, keys of dicts may be of any of these types, and a dict keeps its order.
 """
 
 from __future__ import annotations

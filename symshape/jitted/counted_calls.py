@@ -1,7 +1,7 @@
 """Rejects functions that change a number in a module's attribute at each call, where they are traced without Dynamo.
 
 The trace runs the function several times, so a counter would count these runs, and the entry would have its last value.
-What has the same value after each run (a length that is remembered) stays.
+An attribute that has the same value after each run (a cached length) is allowed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class CountedCalls:
         self._first: dict[tuple[int, str], Any] = {}  # of what a run has changed: its value before
 
     def run(self, fn: Callable[[], Any]) -> Any:
-        """What ``fn`` returns. CompileError, and the attributes are as they were, if it has changed one that an earlier
-        run has changed too."""
+        """Runs ``fn`` and returns its result. CompileError, with the attributes restored, if it has changed one that an
+        earlier run has changed too."""
         before = dict(self._numbers())
         result = fn()
         changed = {at for at, value in self._numbers() if at in before and _differ(value, before[at])}

@@ -63,12 +63,12 @@ def _bound(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Input:
-    """An input: its name for messages (``x``, ``batch['ids']``), its value, and the spec of each dim; of an integer, of
-    its value; none for anything else. ``leaf``: how guards know it (None for a constant).
+    """An input: its name for messages (``x``, ``batch['ids']``), its value, and the spec of each dim; for an integer,
+    of its value; for other values none. ``leaf``: its number in guards (None for a constant).
 
-    Of a nested tensor each part is an input. ``owner``: the nested tensor; ``outer``: its dims that the sizes are those
-    of, None for a size that is none of it. ``beyond``: by how much a size is greater than what is declared: there is an
-    offset more than rows.
+    Each part of a nested tensor is an input. ``owner``: the nested tensor; ``outer``: the dims of it that the part's
+    sizes are sizes of, None for others. ``beyond``: the difference of a size and the declared one: there is one more
+    offset than rows.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Input:
     beyond: int = 0
 
     def source(self, dim: int | None = None) -> str:
-        """Where a size (or the value) is read, as ``Origin.parse`` takes it, with the name of the dim."""
+        """The source of a size (or of the value), as ``Origin.parse`` takes it, with the name of the dim."""
         spec, outer = self.dims[dim or 0], self.outer[dim or 0] if self.outer and not self.beyond else None
         size = f"{self.name}.size()[{dim}]" if outer is None else f"{self.owner}.size()[{outer}]"
         source = self.name if dim is None else size
@@ -95,7 +95,7 @@ class Input:
 
     @property
     def is_number(self) -> bool:
-        """Whether it stands for its first size alone: it has no element."""
+        """Whether only its first size is used: it has no elements."""
         return bool(self.owner) and not self.outer and self.value.dim() == 2
 
     def sizes(self) -> list[tuple[DimSpec, Expr, str]]:
@@ -193,7 +193,7 @@ def _input(name: str, value: Any, spec: Any, position: int) -> Input:
 
 
 def _part(owner: str, part: Part, value: torch.Tensor, spec: Any, position: int) -> Input:
-    """A part of a nested tensor, with what is declared of its dims."""
+    """A part of a nested tensor, with the declarations of its dims."""
     ragged, inside = part.form.dim, part.form.rank
     dims = _dims(inside + 1, spec, owner)
     if dims[ragged] != DimSpec():
@@ -227,7 +227,8 @@ def _dims(rank: int, spec: Any, name: str) -> tuple[DimSpec, ...]:
 
 
 def check_policy(policy: SpecialisationPolicy) -> None:
-    """OptionError for what a policy cannot say of ``symshape.jit``: it sees no earlier calls, and breaks no graph."""
+    """OptionError for settings of a policy that ``symshape.jit`` does not support: it sees no earlier calls, and breaks
+    no graph."""
     usual = SpecialisationPolicy()
     for name in ("integers", "limit"):
         if getattr(policy, name) != getattr(usual, name):
@@ -238,8 +239,7 @@ def check_policy(policy: SpecialisationPolicy) -> None:
 
 
 def by_policy(inputs: Sequence[Input], policy: SpecialisationPolicy) -> list[Input]:
-    """Inputs with what a policy says of their sizes, where ``dynamic_shapes`` says nothing. OptionError where the two
-    contradict each other."""
+    """The inputs with a policy's declarations where ``dynamic_shapes`` has none. OptionError for contradictions."""
     if policy == SpecialisationPolicy():
         return list(inputs)
     return [replace(one, dims=tuple(_by_policy(one, d, policy) for d in range(len(one.dims)))) for one in inputs]

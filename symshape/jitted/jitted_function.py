@@ -49,8 +49,8 @@ _STATES = 8
 
 @dataclass(frozen=True)
 class EntryGuard:
-    """What an entry needs of its inputs: leaves, constraints over them, and the same as texts for people. ``number``:
-    of the entry; ``further``: why there is another one."""
+    """The guards of an entry: leaves, constraints over them, and the same as texts for people. ``number``: of the
+    entry; ``further``: why it was compiled in addition to earlier ones."""
 
     leaves: tuple[Leaf, ...]
     constraints: tuple[Constraint, ...]
@@ -67,8 +67,8 @@ class EntryGuard:
 
 @dataclass(frozen=True)
 class EntryReport:
-    """An entry for people: what it needs of its inputs, in the user's names, the reports of its graphs, and why the
-    earlier entries were not for the call that it was made for (None for the first)."""
+    """An entry for people: its guards, in the user's names, the reports of its graphs, and why the earlier entries did
+    not serve the call that it was compiled for (None for the first)."""
 
     guards: tuple[str, ...]
     graphs: tuple[GraphReport, ...]
@@ -76,7 +76,7 @@ class EntryReport:
 
 
 class _Entries:
-    """All entries that are for the same modules: by the form of a call."""
+    """All entries for the same modules, by the structure of a call."""
 
     def __init__(self, fn: Any) -> None:
         self.modules = ModuleState(fn)
@@ -91,8 +91,8 @@ class _Entries:
 class JitFunction:
     """A compiled function. Calls may come from any thread; finding an entry takes no lock.
 
-    Where somebody else traces or transforms the call (``torch.compile``, ``torch.export``, ``torch.func``, another
-    jitted function, modes), it is the function that it was made of: that one is traced, or transformed.
+    If the call itself is traced or transformed (``torch.compile``, ``torch.export``, ``torch.func``, another jitted
+    function, modes), the original function is called, and is traced or transformed.
     """
 
     def __init__(self, fn: Any, dynamic_shapes: Any, options: Mapping[str, Any] | None, location: str) -> None:
@@ -167,7 +167,7 @@ class JitFunction:
             raise found from error
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: of each instance, whose modules are inputs, a jitted function of its own."""
+        """As a method: a jitted function for each instance, whose modules are inputs."""
         if instance is None or self._is_static:
             return self
         key = f"_symshape_jit_{self.name}"
@@ -261,7 +261,7 @@ class JitFunction:
             raise
 
     def _compile(self, modules: ModuleState, tree: GuardTree, call: Any, values: Sequence[Any]) -> Entry:
-        """``call``: (args, kwargs), nested tensors taken apart."""
+        """Compiles an entry. ``call``: (args, kwargs), with nested tensors as their parts."""
         (args, kwargs), spec = call, pytree.tree_structure(call)
         first = len(values) - spec.num_leaves
         inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)

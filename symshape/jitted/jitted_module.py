@@ -12,10 +12,10 @@ from symshape.jitted.jitted_function import EntryReport, JitFunction
 
 class JitModule(torch.nn.Module):
     """A module whose call is compiled. Parameters, buffers, the training flag and every other attribute are those of
-    the module that it was made of (``_orig_mod``), read and written.
+    the original module (``_orig_mod``), for reads and writes.
 
-    As in ``torch._dynamo.OptimizedModule``, that module is its only child: names in ``state_dict()`` begin with
-    ``_orig_mod.``. Hooks of the original are compiled, hooks of this one run around it.
+    As in ``torch._dynamo.OptimizedModule``, the original is its only child: names in ``state_dict()`` start with
+    ``_orig_mod.``. Hooks of the original are compiled; hooks of this module run around the compiled call.
     """
 
     _OWN = frozenset({"_orig_mod", "forward", "_jit"})

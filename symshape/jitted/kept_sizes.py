@@ -1,7 +1,7 @@
-"""Sizes that a function traced without Dynamo has stored outside of itself.
+"""Finds sizes that a function traced without Dynamo has stored outside of itself.
 
-They are symbols of the trace, and what stores them runs in the trace only. Looked for where modules are looked for:
-from the function on, in what it names, in containers and in attributes.
+They are symbols of the trace, and the code that stores them runs in the trace only. The search visits the same objects
+as the search for modules: from the function, its names, containers and attributes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reject_kept_sizes(fn: Any, holder: torch.nn.Module) -> None:
 
 
 def _values(fn: Any, holder: torch.nn.Module) -> Iterator[tuple[str, Any, Any]]:
-    """Whatever is found, with the name of what it is in, and its key there."""
+    """All values that are found, with the name of their holder, and their key in it."""
     seen: set[int] = set()
     waiting: list[tuple[Any, int]] = [(fn, DEPTH), *((module, DEPTH) for module in holder.modules())]
     while waiting:

@@ -1,4 +1,4 @@
-"""The state that a jitted function reads besides its arguments: the modules that it uses, and their tensors."""
+"""The state that a jitted function reads in addition to its arguments: the modules that it uses, and their tensors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FOREIGN = frozenset({"torch", "symshape", "numpy", "builtins", "functools", "ty
 
 
 class ModuleState:
-    """The modules of a function as they are now. Their tensors and training flags are inputs of every entry; what
-    submodules there are, and which hooks, is the same for all entries that are made with one ``ModuleState``.
+    """The modules of a function at present. Their tensors and training flags are inputs of every entry; the submodules
+    and hooks are the same for all entries of one ``ModuleState``.
 
-    ``modules``: each once. ``holder`` has them as its own, so that their tensors can be exchanged for fake ones.
+    ``modules``: each once. ``holder`` has them as submodules, so that their tensors can be exchanged for fake ones.
     """
 
     def __init__(self, fn: Any) -> None:
@@ -56,8 +56,8 @@ class ModuleState:
         self._known = self._read_structure()
 
     def read(self) -> tuple[Any, ...] | None:
-        """Parameters and buffers as they are now, and the training flags of all modules; None when there are other
-        submodules, tensors or hooks than there were."""
+        """The present parameters and buffers, and the training flags of all modules; None if submodules, tensors or
+        hooks have been added or removed."""
         if self._read_structure() != self._known:
             return None
         flags = bytes([module.training for module in self.modules])
@@ -65,7 +65,7 @@ class ModuleState:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Of the tensors that ``read`` returns, in the holder."""
+        """The names of the tensors that ``read`` returns, in the holder."""
         prefixes: dict[int, str] = {}
         for prefix, module in self.holder.named_modules():
             prefixes.setdefault(id(module), f"{prefix}." if prefix else "")
@@ -95,7 +95,7 @@ class ModuleState:
 
 
 class _Holder(torch.nn.Module):
-    """Has the modules of a function as its own."""
+    """A module that has the modules of a function as submodules."""
 
     def __init__(self, fn: Any, roots: Sequence[torch.nn.Module]) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def parts(item: Any) -> list[Slot]:
 
 
 def _names(function: types.FunctionType) -> Iterator[Slot]:
-    """Where the values of a function's free names are."""
+    """The slots of a function's free names."""
     yield from ((cell, None) for cell in function.__closure__ or ())
     yield from (
         (function.__globals__, name) for name in _global_names(function.__code__) if name in function.__globals__
@@ -174,7 +174,7 @@ def _global_names(code: types.CodeType) -> list[str]:
 
 
 def value_at(slot: Slot) -> Any:
-    """None where nothing is now."""
+    """The value of a slot; None if it is empty now."""
     table, key = slot
     try:
         return table.cell_contents if isinstance(table, types.CellType) else table[key]
@@ -183,5 +183,5 @@ def value_at(slot: Slot) -> Any:
 
 
 def is_foreign(module: str | None) -> bool:
-    """Whether what is defined there holds no module of a user's."""
+    """Whether a Python module cannot hold modules of users."""
     return (module or "").split(".")[0] in _FOREIGN

@@ -1,9 +1,9 @@
 """Nested tensors (jagged layout) as arguments and results of jitted functions: passed as their parts.
 
-An entry is for their values, offsets, lengths and what is known of the shortest and the longest row, each a dense
-tensor of its own; in the traced function, and of what it returns, nested tensors are made of them again. So guards are
-on the sizes of dense tensors, and gradients go through the values. Which nested tensors have the same ragged size is
-part of the form of a call: their offsets are one tensor.
+An entry takes their values, offsets, lengths and known bounds of the shortest and longest row, each as a dense tensor;
+the traced function rebuilds nested tensors from them, and so does the caller from results. So guards are on sizes of
+dense tensors, and gradients flow through the values. Which nested tensors share a ragged size is part of the structure
+of a call: their offsets are one tensor.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Apart:
-    """A nested tensor taken apart: a container of pytree, of which the nested tensor is made again."""
+    """The parts of a nested tensor: a pytree container, from which it is rebuilt."""
 
     form: Form
     tensors: tuple[Tensor, ...]
@@ -84,7 +84,7 @@ def results_apart(tree: Any) -> Any:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of ``torch.Size``, which PyTorch's trees make a tuple."""
+    """A ``torch.Size`` in a pytree, which PyTorch would turn into a tuple."""
 
     numbers: tuple[Any, ...]
 

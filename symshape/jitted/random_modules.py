@@ -1,6 +1,6 @@
 """Rejects draws from the modules ``random`` and ``numpy.random`` while a function is traced without Dynamo.
 
-They would be drawn once, by the trace, and be constants of the entry; what seeds the modules would be run once too.
+The trace would draw them once, as constants of the entry; calls that seed the modules would run once too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PYTHONS: Any = random.random.__self__  # type: ignore[attr-defined]
 
 
 def refusing_draws(run: Callable[[], Any]) -> Any:
-    """What ``run`` returns. CompileError at the user's line, and the modules are as they were, if it has drawn; what
-    other threads draw meanwhile is theirs."""
+    """Runs ``run`` and returns its result. CompileError at the user's line, with the modules' states restored, if it
+    has drawn; draws of other threads are not affected."""
     before = _states()
     result = run()
     if not _changed(before, _states()):
@@ -59,15 +59,15 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _equal(ours: Any, theirs: Any) -> bool:
-    """Of states of NumPy: dictionaries of numbers, arrays and dictionaries, by the kind of generator."""
+    """Whether two states of NumPy's generators are equal: nested dictionaries of numbers and arrays."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
     return numpy.array_equal(ours, theirs)
 
 
 def _draw_of_this_thread(run: Callable[[], Any]) -> tuple[str, str]:
-    """The module and ``file:line`` of the user's: ``run`` is run again, and each method of the modules' generators that
-    it calls is seen. Twice "" where there is none."""
+    """The module and the user's ``file:line`` of a draw: ``run`` is run again, with calls of the modules' generators
+    observed. ("", "") if there is none."""
     found: list[tuple[str, str]] = []
 
     def draws(module: str, frame: FrameType | None) -> None:
@@ -91,8 +91,8 @@ def _draw_of_this_thread(run: Callable[[], Any]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _watched_numpy(see: Callable[[FrameType], None]) -> Iterator[None]:
-    """Calls ``see`` for each number that this thread draws from NumPy's own generator, and where it seeds that one, by
-    whatever name: no profiler sees NumPy's methods."""
+    """Calls ``see`` for each number that this thread draws from NumPy's global generator, and when it seeds that, under
+    any name: profilers do not see NumPy's methods."""
     own = numpy.random.get_bit_generator()  # type: ignore[attr-defined]
     thread: int | None = None
 
@@ -110,8 +110,8 @@ def _watched_numpy(see: Callable[[FrameType], None]) -> Iterator[None]:
 
 
 def _watching(own: Any, note: Callable[[], None]) -> Any:
-    """A bit generator that draws what ``own`` does, and calls ``note`` before: then its lock is taken, or its state is
-    set."""
+    """A bit generator that draws the same numbers as ``own``, and calls ``note`` before: when its lock is taken, or its
+    state is set."""
 
     class Lock:
         def __enter__(self) -> None:

@@ -60,9 +60,9 @@ _ELEMENT = "elem"  # of a FunctionalTensor: the tensor in it
 
 @dataclass
 class Call:
-    """A call to be traced. ``state``: position, name and value of each parameter and buffer, of one with several names
-    for each; ``spec``: of ``(args,
-    kwargs)``; ``assumed``: facts over the leaves of the inputs, which hold for this call."""
+    """A call to be traced. ``state``: (position, name, value) of each parameter and buffer, once for each of its names;
+    ``spec``: the pytree structure of ``(args, kwargs)``; ``assumed``: facts over the leaves of the inputs, which hold
+    for this call."""
 
     fn: Callable[..., Any]
     holder: torch.nn.Module
@@ -134,8 +134,8 @@ class _Function(torch.nn.Module):
 
 
 def _settled(value: Any) -> Any:
-    """A size, or what is computed of one, as the number that the function has asked for meanwhile: the next trace has
-    that from the start."""
+    """A size, or an expression of sizes, as a constant if the trace has specialised it: the next trace starts with
+    that."""
     if not isinstance(value, torch.SymInt | torch.SymFloat):
         return value
     expr = expression_of(value)
@@ -269,8 +269,8 @@ def _reject_leaks(trace: Trace) -> None:
 
 
 def _reject_changed_containers(arguments: Any, leaves: Sequence[Any], spec: Any) -> None:
-    """CompileError where the function has put something into a list or dictionary that it was given, or taken it out:
-    what it was given is a copy that only the trace has."""
+    """CompileError if the function has added something to a list or dictionary among its arguments, or removed it: it
+    gets copies, which only the trace has."""
     found, found_spec = pytree.tree_flatten(arguments)
     if found_spec != spec or any(now is not before for now, before in zip(found, leaves)):
         raise CompileError(
@@ -290,8 +290,8 @@ def _reject_new_attributes(values: Sequence[Any], before: Sequence[set[str]]) ->
 
 
 def _reject_attributes(results: Sequence[Any], given: Sequence[Any]) -> None:
-    """CompileError where a tensor that the function has made and returns has an attribute; one whose name begins with
-    an underscore may be PyTorch's."""
+    """CompileError if a tensor that the function creates and returns has an attribute; one whose name starts with an
+    underscore may be PyTorch's."""
     for value in results:
         if _ELEMENT not in getattr(value, "__dict__", ()) or any(value is one for one in given):
             continue
@@ -323,7 +323,7 @@ def _leaf(trace: Trace, one: Input) -> Leaf | None:
 
 
 def _fake(trace: Trace, one: Input) -> Any:
-    """A fake tensor, a SymInt, or the value itself where it is a constant of the entry."""
+    """A fake tensor, a SymInt, or the value itself if it is a constant of the entry."""
     if isinstance(one.value, torch.Tensor):
         dims = [None if spec.static else _range(spec, one.beyond) for spec in one.dims]
         return trace.tensor(one.value, one.name, dims)
@@ -339,7 +339,7 @@ def _range(spec: DimSpec, beyond: int) -> tuple[int, int | None]:
 
 
 def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) -> None:
-    """Dims of one name are one symbol; a derived dim is what it is derived from."""
+    """Adds guards that dims of one name are equal, and that a derived dim equals its expression."""
     sizes = [
         (spec, size - one.beyond if one.beyond else size, one.beyond)
         for one, fake in zip(inputs, fakes)
@@ -415,8 +415,8 @@ def _constraints(
     given: Sequence[Any],
     arguments: Sequence[Leaf],
 ) -> list[Constraint]:
-    """Those of the compiled graph; those of the trace as it is now: lowering the backward graph may have decided more
-    than the forward graph's IR knows; and the values of the integers that the graph does not get."""
+    """The constraints of an entry: those of the compiled graph; those of the trace, as lowering the backward graph may
+    have added guards that the forward graph's IR lacks; and values of integers that are not arguments of the graph."""
     integers, constants = {}, []
     for one, fake in zip(inputs, fakes):
         if one.leaf is not None and one.leaf.rank is None:

@@ -1,1 +1,1 @@
-"""What the compiler and compiled code both know of this machine and this process."""
+"""Properties of this machine and this process that both the compiler and compiled code use."""

@@ -1,7 +1,7 @@
 """The instruction sets that generated CPU code may use.
 
 The levels are those of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI), which LLVM and GCC know by the same
-names. Code of a level runs on every processor that has it, whoever made it.
+names. Code for a level runs on every processor that supports it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def from_environment() -> str:
 
 
 def features(level: str) -> tuple[str, ...]:
-    """All that a processor of a level has, by LLVM's names."""
+    """All features of a level, by LLVM's names."""
     return tuple(name for one in LEVELS[: LEVELS.index(level) + 1] for name in _ADDS[one])
 
 
@@ -68,7 +68,7 @@ def host_features() -> set[str]:
 
 
 def processor(level: str) -> tuple[str, str]:
-    """What LLVM generates code for: its name of the processor, and features such as "+avx2,-avx512f"."""
+    """LLVM's name of the processor that code is generated for, and its features, such as "+avx2,-avx512f"."""
     import llvmlite.binding as llvm
 
     check(level)

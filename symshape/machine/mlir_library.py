@@ -1,8 +1,7 @@
 """Loads MLIR, on a thread of its own.
 
-When it is imported it registers its passes, and the constructor of one of them takes 300 KiB of stack: more than a
-small thread has (``threading.stack_size``, ``ulimit -s``), and a stack that ends is a segmentation fault. Nothing that
-is compiled later comes near that.
+On import it registers its passes, and the constructor of one of them needs 300 KiB of stack: more than a small thread
+has (``threading.stack_size``, ``ulimit -s``), which would be a segmentation fault. Later compiles need far less.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ _lock = threading.Lock()  # of the size that new threads get
 
 
 def load_mlir() -> None:
-    """Imports MLIR, if nobody has; to be called before an import that would. What goes wrong is raised by that one."""
+    """Imports MLIR, unless it is imported; must be called before any other import of it. Errors are raised by that
+    other import."""
     if _MODULE in sys.modules:
         return
     loader = threading.Thread(target=_import, name="symshape: MLIR", daemon=True)

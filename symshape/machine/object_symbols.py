@@ -1,6 +1,6 @@
 """Undefined symbols of an object file of CPU kernels, read from its ELF tables (System V ABI, 64 bits).
 
-LLVM loads code that calls a function which is not there: the call then jumps to address 0.
+LLVM does not report an undefined function when it loads code: a call of it would jump to address 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def kernels_that_need(data: bytes, symbol: str) -> list[str]:
 
 
 def _references(data: bytes) -> set[tuple[str, str]]:
-    """(function, what it refers to) by name; local functions are referred to by their offset in a section."""
+    """(function, referenced symbol) by name; local functions are referenced by their offset in a section."""
     symbols, found = list(_symbols(data)), set()
     for kind, start, size, _, code in _sections(data):
         if kind != _RELA:
