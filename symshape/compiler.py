@@ -258,7 +258,7 @@ def _verify(module: ir.Module) -> None:
         valid = verify(module)
     if not valid:
         said = "; ".join(diagnostic.message for diagnostic in diagnostics)
-        raise UnverifiedFailure(f"the passes leave invalid IR behind: {said}", step="verify")
+        raise UnverifiedFailure(f"the passes produced invalid IR: {said}", step="verify")
 
 
 def load(built: Built, options: Options, require: Require, lasting: Collection[int] = ()) -> Compiled:

@@ -107,7 +107,9 @@ def _layout_function(
         if layout is not None and order is None:
             missing = {name for expr in layout.strides for name in expr.symbols} - known - set(shown)
             if missing:
-                raise CompileError(f"nothing shows {', '.join(sorted(missing))}, which strides of a result depend on")
+                raise CompileError(
+                    f"strides of a result depend on {', '.join(sorted(missing))}, which no result has as a size"
+                )
 
     def layouts_now(symbols: dict[str, int], computed: Sequence[Any]) -> list[Wanted | None]:
         for name, (i, dim) in shown.items():

@@ -63,7 +63,7 @@ def or_in_eager_mode(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Calla
         try:
             return run(*args)
         except OtherBase:
-            log.info("inputs share a memory of another size than at the first call: the graph runs in eager mode")
+            log.info("inputs share memory of another size than at the first call: the graph runs in eager mode")
         return gm(*args)
 
     return call

@@ -55,7 +55,7 @@ def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
     if not valid:
         where = f"{name}, line {errors[0].location.line}" if errors and errors[0].location.file == "-" else name
         told = "\n  ".join(error.message for error in errors)
-        raise CompileError(f"this is no valid IR: {told}", where=where, next_step="symshape-opt checks a file")
+        raise CompileError(f"invalid IR: {told}", where=where, next_step="symshape-opt checks a file")
     with context:
         separate_destinations(module)
     return module
@@ -84,9 +84,8 @@ def stage_of(text: str, module: ir.Module, name: str) -> str:
     shown = set(_shown(module))
     has_kernels = bool(kernel_functions(module))
     if has_kernels and "linalg" in shown:
-        raise CompileError(
-            "the stage cannot be told: there are kernels, and operations that are in none", where=name, next_step=_SAY
-        )
+        what = "the stage is ambiguous: there are kernels, and compute operations outside of kernels"
+        raise CompileError(what, where=name, next_step=_SAY)
     if has_kernels:
         return "planned" if "planned" in shown else "kernels"
     return "linalg" if "linalg" in shown else "imported"

@@ -139,7 +139,7 @@ def check_optional(wanted: Collection[str], more: Collection[str] = ()) -> None:
         )
     if both := sorted({*wanted} & {*more} & {*TABLE}):
         hint = 'options={"pass_options": {"NAME": "option=value"}} is for options of the pipeline\'s own pass'
-        raise OptionError(f"{', '.join(both)}: disable_passes leaves out what passes adds", next_step=hint)
+        raise OptionError(f"{', '.join(both)}: in both disable_passes and passes", next_step=hint)
     unknown = sorted(set(wanted) - set(known) - set(more))
     if unknown:
         raise OptionError(

@@ -55,7 +55,7 @@ def require_known(policy: SpecialisationPolicy, names: Collection[str]) -> None:
     for name in (*policy.static, *policy.dynamic):
         if re.split(r"[.\[]", name)[0] not in names:
             hint = f"names: {', '.join(names) or 'none'}"
-            raise OptionError(f"policy: nothing is called {name}", next_step=hint)
+            raise OptionError(f"policy: {name} is no argument, or no size of one", next_step=hint)
 
 
 def _spelled(field: str, names: object) -> tuple[str, ...]:

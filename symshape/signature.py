@@ -204,7 +204,7 @@ def difference(file: ir.Module, graph: ir.Module, name: str) -> str:
     if not set(theirs.constants) <= set(ours.constants):
         return f"it has other constants: {dict(theirs.constants)}; the graph: {dict(ours.constants)}"
     unknown = _unknown(theirs, facts_of(main_function(graph, "the graph")), ours)
-    return f"it takes for granted what the graph does not guarantee: {', '.join(unknown)}{both}" if unknown else ""
+    return f"it assumes what the graph does not guarantee: {', '.join(unknown)}{both}" if unknown else ""
 
 
 def _compared(signature: Signature) -> tuple[object, ...]:

@@ -127,7 +127,7 @@ def _symbol_values(signature: Signature, values: Sequence[Any]) -> dict[str, int
         else:
             shown = _shown(signature, values, symbol.name)
             if shown is None:
-                _refuse(signature, position, f"{symbol.called} cannot be read off the tensors: give all arguments")
+                _refuse(signature, position, f"{symbol.called} cannot be read from the tensors: give all arguments")
             found[symbol.name] = shown
     return found
 
@@ -162,7 +162,7 @@ def _integer(signature: Signature, position: int, symbols: Mapping[str, int]) ->
             rest, factor = parse_inverse(symbol.binding)
             return symbols[symbol.name] * factor + rest
     if signature.arguments[position].used:
-        _refuse(signature, position, "its value cannot be read off the tensors: give all arguments")
+        _refuse(signature, position, "its value cannot be read from the tensors: give all arguments")
     return 0  # nothing reads it
 
 
@@ -208,7 +208,7 @@ def _check_symbols(signature: Signature, values: Mapping[str, int]) -> None:
         if condition.symbols <= set(values) and not condition.evaluate(values):
             shown = ", ".join(f"{name} = {values[name]}" for name in sorted(condition.symbols))
             raise ShapeConstraintError(
-                f"the graph takes {condition} for granted, which does not hold for {shown}",
+                f"the graph assumes {condition}, which does not hold for {shown}",
                 next_step="pass inputs for which it holds",
             )
 
@@ -234,7 +234,8 @@ def _random_tensor(
 ) -> torch.Tensor:
     layout: Layout | None = argument.layout
     if layout is None:
-        raise CompileError("nothing says how a tensor is laid out", where=f"argument {position}", next_step=_OWN_INPUTS)
+        what = "the IR has no symshape.bind for a tensor argument"
+        raise CompileError(what, where=f"argument {position}", next_step=_OWN_INPUTS)
     sizes, strides = ([expr.evaluate(symbols) for expr in part] for part in (layout.sizes, layout.strides))
     dtype = getattr(torch, TORCH_NAMES[argument.dtype])
     return strided_tensor(sizes, strides, layout.offset.evaluate(symbols), dtype, generator)

@@ -18,6 +18,8 @@ from symshape.errors import CompileError
 from symshape.frontend.bridge.fake_tensors import mode_of
 from symshape.frontend.bridge.operators import SET_GRAD_ENABLED, autocast_scopes, is_of_transforms
 
+_NEXT = "copy in place instead (p.data.copy_(v)), or assign outside of the compiled function"
+
 
 @dataclass
 class Part:
@@ -94,7 +96,7 @@ def _shown_inputs(gm: GraphModule) -> dict[Node, Node]:
         if is_assignment(node) or _restores_version(node):
             x = shown.get(node.args[0], node.args[0])
             if x.op != "placeholder" or len(node.args) != 2 - _restores_version(node):
-                raise CompileError(f"{node.target} of what is no input of the graph")
+                raise CompileError("`.data` of a tensor that is no input of the graph is assigned", next_step=_NEXT)
             shown[node] = x
     return shown
 
@@ -136,7 +138,8 @@ def _find_examples(parts: Sequence[Part]) -> None:
         for x, v in part.assigned:
             given = memory.get(v, v.meta["example_value"])
             if not keeps_layout(x.meta["example_value"], given) or not keeps_layout(_at_call(x), given):
-                raise CompileError("a tensor gets data of other sizes or strides, or of symbolic ones")
+                what = "`.data` is assigned a tensor of other sizes or strides, or of symbolic ones"
+                raise CompileError(what, next_step=_NEXT)
             memory[x] = given.detach().requires_grad_(x.meta["example_value"].requires_grad)
 
 
@@ -185,4 +188,5 @@ def _require_closed(part: Part) -> None:
     enter, leave = autocast_scopes()
     targets = [node.target for node in part.nodes]
     if targets.count(enter) != targets.count(leave) or any(map(is_of_transforms, targets)):
-        raise CompileError("data is assigned in a scope of autocast or of a transform")
+        what = "`.data` is assigned inside of autocast or of a transform of torch.func"
+        raise CompileError(what, next_step=_NEXT)

@@ -183,7 +183,7 @@ def argument_names(fn: Any) -> dict[str, None] | None:
 
 def _unknown(item: Assumption, name: str, names: Mapping[str, Any]) -> OptionError:
     return OptionError(
-        f"assume: nothing is called {name} in `{item.text}`",
+        f"assume: {name} in `{item.text}` is no argument, or no size of one",
         where=item.origin,
         next_step=f"names: {', '.join(names) or 'none'}",
     )

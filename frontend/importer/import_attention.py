@@ -97,7 +97,7 @@ def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
     fakes = [tensor.meta["val"] for tensor in tensors]
     dtypes = {fake.dtype for fake in fakes}
     if importer.device != "cpu":
-        raise Kept("kernels for attention in tiles are there for CPUs only")
+        raise Kept("tiled attention has kernels for CPUs only")
     if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64, *_HALF_TYPES}:
         raise Kept(f"its query, key and value are {', '.join(sorted(map(str, dtypes)))}")
     if not isinstance(scale, (int, float)):
@@ -156,7 +156,7 @@ def _traced(one: _Attention, returned: Sequence[torch.Tensor]) -> list[_Traced]:
             graph = traced(_whole(one, dtype, returned), table, *given, *captured)
             found.append(_Traced("whole", graph, tuple(given), (output,)))
     if guard_counts(env) != before:
-        raise Kept("its functions compute different things for different sizes")
+        raise Kept("tracing its functions would add guards on sizes")
     for function in found:
         function.graph.graph.eliminate_dead_code()
     return found

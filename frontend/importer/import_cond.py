@@ -95,7 +95,7 @@ def _results(importer: Importer, fakes: list[Any]) -> tuple[list[Any], list[int]
             elif is_new_symbol(importer, expr):
                 kept.append(i)
             else:
-                raise Kept("an integer that it returns is arithmetic on what is only known inside its function")
+                raise Kept("it returns an integer computed from sizes that exist only inside of its function")
         elif fake is not None:
             raise Kept("it returns what is neither a tensor nor an integer")
     return results, kept

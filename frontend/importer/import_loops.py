@@ -42,7 +42,7 @@ def import_while(importer: Importer, node: torch.fx.Node, import_function: Impor
     stacked = str(node.target) == "while_loop_stack_output"
     with no_function_left(importer):
         if node.kwargs:
-            raise Kept("its function writes to what it is given")
+            raise Kept("its function writes to an argument")
         graphs, given = read_graphs(importer, [condition, body], [*carried, *additional], kept=len(carried))
         _check_results(importer, node, stacked)
         operands = _operands(importer, given, graphs[1], slices=range(0))

@@ -54,9 +54,9 @@ class Requirements:
         if condition.as_bool() is True:
             return
         if are_guards_closed(self.env):
-            raise CompileError(f"{what}: the guards of the entry are made already", next_step=_EARLY)
+            raise CompileError(f"{what}: the guards of the entry are complete", next_step=_EARLY)
         if not add_guard(self.env, self.relation(condition), origin):
-            raise CompileError(f"{what}: PyTorch takes no guards here", next_step=_DECIDE)
+            raise CompileError(f"{what}: PyTorch accepts no guards here", next_step=_DECIDE)
 
     def relation(self, condition: Condition) -> Any:
         """The condition in PyTorch's own sympy functions."""

@@ -52,13 +52,12 @@ def open_guards(env: Any, sizes: Any) -> list[Known]:
         try:
             condition = _checkable(relation)
         except UnsupportedExpr as error:
-            what = f"a guard cannot be checked: {error}"
+            what = f"a guard cannot be expressed: {error}"
             raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO) from error
         missing = [name for name in condition.symbols if Expr.symbol(name) not in sizes]
         if missing:
-            raise CompileError(
-                f"no input shows {', '.join(missing)} of {condition}", where=f"{file}:{line}", next_step=_DYNAMO
-            )
+            what = f"`{condition}` cannot be checked: no input has {', '.join(missing)} as a size"
+            raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO)
         if condition != TRUE:
             found.setdefault(condition, Known(condition, file, line))
     return list(found.values())

@@ -92,7 +92,7 @@ def read_graphs(
     for graph in graphs:
         held = importer.values[graph].value if isinstance(graph, torch.fx.Node) else graph
         if not isinstance(held, torch.fx.GraphModule):
-            raise Kept("its function is no traced graph")
+            raise Kept("its function is not a traced graph")
         found.append((held, str(graph.target) if isinstance(graph, torch.fx.Node) else "branch"))
     numbers = [i for i, a in enumerate(given) if i >= kept and type(a) is int]
     left_out = [i for i in numbers if all(_is_unread(graph, i) for graph, _ in found)]
@@ -100,7 +100,7 @@ def read_graphs(
     for graph, _ in read:
         for node in graph.graph.nodes:
             if node.op in ("placeholder", "call_function") and "val" not in node.meta and not _returns_nothing(node):
-                raise Kept(f"nothing is known of what {node.target} returns in its function")
+                raise Kept(f"there is no fake result of {node.target} in its function")
     return read, [a for i, a in enumerate(given) if i not in left_out]
 
 
@@ -126,14 +126,14 @@ def layout_of_copy(importer: Importer, fake: Any, like: Any, *, sliced: bool = F
         return None
     given, wanted = (layout_of(fake) if isinstance(fake, torch.Tensor) else None), layout_of(like)
     if given is None or wanted is None or not isinstance(type_of(like), ir.RankedTensorType):
-        raise Kept("it is given a tensor without strides, or of a type that has no name in IR")
+        raise Kept("an operand has no strides, or a dtype that IR does not have")
     if sliced and (fake.is_neg() or fake.is_conj()):
-        raise Kept("it is given a tensor that PyTorch negates or conjugates when it is read")
+        raise Kept("an operand has the negative or conjugate bit")
     sizes, strides, _ = wanted
     if given[1][sliced:] == strides:
         return None
     if not _is_dense(sizes, strides):
-        raise Kept("elements of what it carries share memory, or leave gaps")
+        raise Kept("a carried tensor is not dense")
     check_known(importer, (*sizes, *strides))
     if sliced:
         sizes, strides = [given[0][0], *sizes], [product(sizes), *strides]
@@ -156,7 +156,7 @@ def check_known(importer: Importer, exprs: Sequence[Expr]) -> None:
     for expr in exprs:
         for name in expr.symbols:
             if Expr.symbol(name) not in importer.sizes:
-                raise Kept(f"size {name} is only known inside its function")
+                raise Kept(f"size {name} exists only inside of its function")
 
 
 def _is_unread(graph: torch.fx.GraphModule, position: int) -> bool:

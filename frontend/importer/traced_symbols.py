@@ -154,7 +154,7 @@ def collect_symbols(
             loose[name] = SymbolRow(name, -INT64_MAX, INT64_MAX, -1, "", needed[name])
         else:
             raise CompileError(
-                f"symbol {name} cannot be read off any input",
+                f"symbol {name} cannot be read from any input",
                 where=f"{needed[name]} of the graph",
                 next_step="pass a tensor or integer whose size is the symbol itself",
             )

@@ -50,7 +50,7 @@ class Probe:
         self.inputs, self.symbols = first_seen_sizes([*self.sizes, *(s for t in self.tensors for s in t.shape)])
         first = next(filter(self._try, itertools.islice(self._choices(), _MOST_RUNS)), None)
         if first is None:
-            raise NotOpaque("no sizes were found with which it runs")
+            raise NotOpaque("it fails for all sizes that were tried")
         covered = self._vary(first)
         kinds = {tuple((dtype, len(shape)) for dtype, shape in found) for _, found in self.runs}
         if len(kinds) > 1:
@@ -123,7 +123,7 @@ class Probe:
                 # Versions do not show everything: running statistics of a batch norm are written behind their back.
                 kept = device == "meta" or all(map(torch.equal, before, operands))
             if any(map(is_wrapped, pytree.tree_leaves(result))):
-                raise NotOpaque("a transform of torch.func goes through it, and its tangents would be lost")
+                raise NotOpaque("it is inside of a transform of torch.func, whose tangents would be lost")
             if versions != [version_of(t) for t in operands] or not kept:
                 raise NotOpaque("it changes an operand")
             self.runs.append((at, _shapes(result)))

@@ -62,13 +62,13 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         if reason is not None:
             break_graph(node, reason)
         if site[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
-            break_graph(node, "a dim whose size is in the data is dropped if it is 1")
+            break_graph(node, "whether a dim of a data-dependent size is dropped depends on that being 1")
         env = shape_env_of_output(graph)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
         args = with_lists(node, args)
         if is_assignment(node) and not keeps_layout(*args):
-            break_graph(node, "a tensor gets data of other sizes or strides, or of symbolic ones")
+            break_graph(node, "`.data` is assigned a tensor of other sizes or strides, or of symbolic ones")
         refuse_lost_gradients(node)
         assert_instead(node, args, kwargs)
         average_by_read_momentum(node, args, kwargs)
@@ -240,7 +240,7 @@ def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
 def refuse_shared(node: torch.fx.Node, call: str) -> None:
     """NotOpaque for a view where it matters that it is one: results of an operator are tensors of their own."""
     if json.loads(call)["shares"] and is_view_observable(node):
-        raise NotOpaque("its result is a view, and what it shows is changed or returned")
+        raise NotOpaque("its result is a view, and its memory is written to or returned")
 
 
 def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:

@@ -159,7 +159,7 @@ def _run_step(
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if not all(verify(op, allow_unregistered=allow_unregistered) for op in _changed(module, step, context)):
-                raise CompileError("it leaves invalid IR behind")
+                raise CompileError("it produced invalid IR")
         except Exception as error:
             reason = _reason(error, diagnostics)
             dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))

@@ -227,16 +227,16 @@ class _Points:
 
     def _check(self, access: Access) -> None:
         if access.conditions:
-            raise _Kept("its function reads some elements alone")
+            raise _Kept("its function reads single elements (tensor.extract)")
         node = self.code.graph.producer.get(access.base)
         if node is None:
             self._check_parameter(access)
         elif node.accumulates:
             raise _Kept("its function reduces slices")
         elif node.raises or node.captured:
-            raise _Kept("its function may find an error")
+            raise _Kept("its function may raise an error")
         elif _has_index(node) and access.map != tuple(dim_symbols("d", len(node.sizes))):
-            raise _Kept("its function moves what it makes of positions")
+            raise _Kept("its function moves values computed from positions")
         elif (node, access.map) not in self._checked:
             self._checked[node, access.map] = None
             for one in node.inputs:
@@ -403,9 +403,9 @@ class _Scan:
         if code.associative:
             return
         if not code.builder.facts.less_equal(ONE, self.space[0]):
-            raise _Kept("it may have no step, and then returns what it is given")
+            raise _Kept("it may have no steps, and then returns its initial values")
         if any(dtype in _WIDE for dtype in self.dtypes):
-            raise _Kept("each step rounds what is carried")
+            raise _Kept("carried values of a half type are rounded at each step")
 
     def write(self) -> list[Tensor]:
         return self._associative() if self.code.associative else self._in_order()

@@ -299,7 +299,7 @@ def _result(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Re
     if not isinstance(value.type, ir.RankedTensorType) or value not in binds:
         raise Unsupported(f"a result of type {value.type}")
     if any(_is_size_of_result(use.owner) for use in value.uses):
-        raise Unsupported("the size of its result is known only after it has run")
+        raise Unsupported("the size of its result is data-dependent")
     dtype = dtype_of(value)
     if dtype not in NATIVE:
         raise Unsupported(f"dtype {dtype}")

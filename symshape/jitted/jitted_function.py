@@ -359,8 +359,9 @@ class JitFunction:
             self._warned = True
             listed = "".join(f"\n  {text} (failed {count} times)" for text, count in self._misses.most_common(5))
             warnings.warn(
-                f"symshape.jit: {self.name} has {self.entry_limit} entries (entry_limit); from now on the least "
-                f"recently used ones leave. Guards that keep failing:{listed}",
+                f"symshape.jit: {self.name} has {self.entry_limit} entries, as many as entry_limit allows: from "
+                "now on the least recently used ones are evicted, and compiled again when they are needed. Raise "
+                f"entry_limit, or change what these guards test, which keep failing:{listed}",
                 stacklevel=5,
             )
 

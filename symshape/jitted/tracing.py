@@ -435,7 +435,7 @@ def _constraints(
     for constraint in found:
         if unknown := constraint.condition.symbols - shown:
             raise CompileError(
-                f"no input shows {', '.join(sorted(unknown))} of {constraint.condition}",
+                f"`{constraint.condition}` cannot be checked: no input has {', '.join(sorted(unknown))} as a size",
                 where=constraint.location,
                 next_step="use symshape.compile",
             )

@@ -93,7 +93,7 @@ def parameter(text: str, values: Sequence[str], device: str) -> Parameter:
     ``device``."""
     owner, _, option = text.rpartition(".")
     if text.replace("_", "-") not in parameters():
-        raise OptionError(f"nothing is called {text!r}", next_step=f"parameters: {', '.join(parameters())}")
+        raise OptionError(f"no parameter is called {text!r}", next_step=f"parameters: {', '.join(parameters())}")
     found = Parameter(owner, option if owner else option.replace("-", "_"))
     for value in values:
         Options.parse(found.options(value))

@@ -139,7 +139,7 @@ def test_with_torch_compile() -> None:
     with pytest.raises(ShapeConstraintError, match="the assumption `x.size"):
         compiled(torch.randn(9, 16))
     torch._dynamo.reset()
-    with pytest.raises(OptionError, match=r"nothing is called y.size\(0\)"):
+    with pytest.raises(OptionError, match=r"y.size\(0\) in .* is no argument, or no size of one"):
         torch.compile(_fn, backend="symshape", dynamic=True, options={"assume": ["y.size(0) <= 8"]})(x)
 
 
@@ -196,13 +196,13 @@ def test_texts_that_are_no_conditions(text: str, part: str) -> None:
 
 
 def test_unknown_arguments_are_listed() -> None:
-    with pytest.raises(OptionError, match="nothing is called batch in `batch <= 64`") as raised:
+    with pytest.raises(OptionError, match="batch in `batch <= 64` is no argument") as raised:
         symshape.compile(_fn, assume=["batch <= 64"])
     assert "names: x, n" in str(raised.value)
 
 
 def test_unknown_sizes_are_listed() -> None:
-    with pytest.raises(OptionError, match=r"nothing is called x.size\(2\)") as raised:
+    with pytest.raises(OptionError, match=r"x.size\(2\) in .* is no argument, or no size of one") as raised:
         symshape.compile(_fn, assume=["x.size(2) <= 64"])(torch.randn(6, 16))
     assert "names: x.size(0), x.size(1)" in str(raised.value)
 

@@ -132,7 +132,7 @@ def _while_compiling(act: Callable[[Requirements], Any], *, freeze: bool = False
 def test_a_requirement_after_the_guards_were_made_is_an_error() -> None:
     def act(requirements: Requirements) -> str:
         name = next(name for name in requirements.symbols if name.startswith("s"))
-        with pytest.raises(CompileError, match="the guards of the entry are made already"):
+        with pytest.raises(CompileError, match="the guards of the entry are complete"):
             requirements(equals(Expr.symbol(name) % 2, 0), "why")
         return "done"
 

@@ -419,7 +419,7 @@ def test_a_graph_whose_inputs_show_no_symbol_runs_as_calls(tolerant: Path, monke
     monkeypatch.setattr(joint_graph, "keep_symbols", lambda joint: None)
     layer = torch.nn.EmbeddingBag(10, 4)
     compiled = symshape.jit(layer)
-    with pytest.warns(errors.FallbackWarning, match="cannot be read off any input"):
+    with pytest.warns(errors.FallbackWarning, match="cannot be read from any input"):
         for rows in (3, 2, 7):
             x = torch.randint(0, 10, (rows, 5))
             expected = torch.autograd.grad(layer(x).sum(), layer.weight)

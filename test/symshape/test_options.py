@@ -86,7 +86,7 @@ BAD_PASSES = [
     ),
     (
         {"disable_passes": ["lower-aten"], "passes": ["lower-aten{only=aten.exp.default}"]},
-        r"lower-aten: disable_passes leaves out what passes adds\n  next: options=.\"pass_options\"",
+        r"lower-aten: in both disable_passes and passes\n  next: options=.\"pass_options\"",
     ),
     ({"pass_files": ["/no/such/file.py"]}, r"no Python file with passes at '/no/such/file.py'"),
 ]

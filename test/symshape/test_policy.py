@@ -352,7 +352,9 @@ def test_what_is_no_policy(fields: dict[str, Any], message: str) -> None:
 
 def test_names_of_nothing() -> None:
     unknown = SpecialisationPolicy(dynamic=["nothing.size(0)"])
-    refused = pytest.raises(OptionError, match=r"policy: nothing is called nothing.size\(0\)\n  next: names: x, k")
+    refused = pytest.raises(
+        OptionError, match=r"policy: nothing.size\(0\) is no argument, or no size of one\n  next: names: x, k"
+    )
     for make in (
         lambda: symshape.compile(_plain, policy=unknown),
         lambda: symshape.explain(_plain, torch.ones(3), options={"policy": unknown}),

@@ -60,7 +60,7 @@ def test_an_option_of_a_compile_and_values_that_make_equal_code(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["no-such.thing", "1,2"], "nothing is called 'no-such.thing'"),
+        (["no-such.thing", "1,2"], "no parameter is called 'no-such.thing'"),
         (["fuse-kernels.max-members", "1,many"], "many"),
         (["opt-level", "0,9"], "opt_level cannot be 9"),
         (["opt-level", "0"], "give two or more"),

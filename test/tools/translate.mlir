@@ -10,7 +10,7 @@
 // PROGRAM: kernel_0(
 // CPU: llvm.func @kernel_0(
 // LOOPS: LoopKernel(name='kernel_0'
-// INVALID: symshape-translate: error: this is no valid IR: expected non-function type
+// INVALID: symshape-translate: error: invalid IR: expected non-function type
 // STAGE: symshape-translate: error: unknown stage 'none'
 // EMPTY: symshape-translate: error: there are no kernels in the module
 

@@ -109,7 +109,7 @@ class Rewriter:
             if found.space is not space:
                 return self.spread(operand, operand.meta["val"].dim() - 1 - trailing, space)
             if operand.meta["val"].dim() - 1 - found.dim != trailing:
-                raise Cannot("selected elements meet those of another position")
+                raise Cannot("it combines selected elements at different dims")
             return found.full
         if isinstance(found, (Positions, Joined, list, tuple)):
             raise Cannot("selected elements, or their positions, are part of another tensor")
@@ -132,12 +132,12 @@ class Rewriter:
             source, size = operand, w.sizes(operand)[dim]
             last = size - 1 if isinstance(size, int) else w.call(operator.sub, size, 1)
             if last == -1:
-                raise Cannot("values for selected elements, of which there are none")
+                raise Cannot("values for selected elements, although none is selected")
             index = w.call(aten.clamp.default, w.call(aten.sub.Tensor, ranks, 1), 0, last)
             given = w.scalar(size, ranks.meta["val"])
         else:
             if inner.dim != dim:
-                raise Cannot("selected elements meet those of another position")
+                raise Cannot("it combines selected elements at different dims")
             given = w.count(inner.space)
             source = self.flattened(inner)
             wanted = w.call(aten.minimum.default, ranks, w.call(aten.clamp.default, given, 1))
@@ -218,7 +218,7 @@ class Rewriter:
             found = rule(self, node)
             if found is None:
                 if tainted and node not in self.dropped:
-                    raise Cannot("it needs the selected elements side by side")
+                    raise Cannot("it needs the selected elements in contiguous memory")
                 return
             self.values[node] = found
             self._check(node, found)
@@ -236,7 +236,7 @@ class Rewriter:
         if isinstance(found, Compact):
             full = found.full.meta["val"]
             if full.dtype != value.dtype or full.dim() != value.dim() - 1 + found.space.rank:
-                raise Cannot(f"its full form is another: {full.dtype}, {list(full.size())}")
+                raise Cannot(f"its full form has another type or rank: {full.dtype}, {list(full.size())}")
             self.name_size(value.size(found.dim), found.space)
             self.own(node, found.space)
         elif isinstance(found, Positions):
@@ -258,7 +258,7 @@ class Rewriter:
         node = self.write.cast(node, value.dtype)
         made = node.meta["val"]
         if made.dim() != value.dim():
-            raise Cannot(f"it became a tensor of {made.dim()} dims")
+            raise Cannot(f"its rewritten form has {made.dim()} dims")
         strides = zip(made.stride(), value.stride(), value.size())
         if all(_same(a, b) or (isinstance(n, int) and n <= 1) for a, b, n in strides):
             return node

@@ -126,7 +126,7 @@ def _in_order(r: Rewriter, source: Node, space: Space) -> Node:
     size = w.sizes(flat)[0]
     given = w.scalar(size, torch.empty((), dtype=torch.int64, device=space.mask.meta["val"].device))
     if size == 0:
-        raise Cannot("values for selected elements, of which there are none")
+        raise Cannot("values for selected elements, although none is selected")
     enough = w.call(aten.le.Tensor, w.count(space), given)
     w.require(enough, "Number of elements of source < number of ones in mask")
     at = w.call(aten.clamp.default, w.call(aten.sub.Tensor, w.ranks(space), 1), 0)

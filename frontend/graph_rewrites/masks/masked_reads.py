@@ -209,7 +209,7 @@ def getitem(r: Rewriter, node: Node) -> Found:
     found: Any = r.values[node.args[0]]  # type: ignore[index]
     one = found[node.args[1]]
     if one is None:
-        raise Cannot("this result needs the selected elements side by side")
+        raise Cannot("this result needs the selected elements in contiguous memory")
     return one
 
 

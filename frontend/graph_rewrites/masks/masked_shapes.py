@@ -59,7 +59,7 @@ def squeeze(r: Rewriter, node: Node) -> Found:
     dims = normal_dims(node.args[1], rank) if named else [d for d in range(rank) if size_of(value, d) == 1]
     gone = [d for d in dims if d != found.dim and size_of(value, d) == 1]
     if found.dim in dims and named and node.meta["val"].dim() != rank - len(gone):
-        raise Cannot("the dim of the selected elements is taken away")
+        raise Cannot("it removes the dim of the selected elements")
     mapped = found.dims(rank)
     full = r.write.call(aten.squeeze.dims, found.full, [mapped[d][0] for d in gone])
     return Compact(full, found.space, found.dim - sum(d < found.dim for d in gone))
@@ -176,7 +176,7 @@ def view(r: Rewriter, node: Node) -> Found:
             return Compact(r.write.reshape(found.full, target), found.space, dim)
     if value.dim() == 1:
         return _flatten(r, found, before)
-    raise Cannot("selected elements are regrouped with those beside them")
+    raise Cannot("a reshape merges the selected dim with others")
 
 
 def _own_size(value: torch.Tensor, d: int) -> int:
@@ -195,7 +195,7 @@ def _flatten(r: Rewriter, found: Compact, rows: torch.Tensor) -> Found:
     """Flattens selected rows: the result's elements are selected by the mask, expanded over all dims."""
     w, rank = r.write, rows.dim()
     if found.dim:
-        raise Cannot("selected elements are regrouped with those beside them")
+        raise Cannot("a reshape merges the selected dim with others")
     sizes = w.sizes(found.full)
     key = found.space.origin, str(found.full.meta["val"].size())
     if key not in r.broadcast:

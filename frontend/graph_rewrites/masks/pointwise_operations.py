@@ -33,7 +33,7 @@ _WITH_TENSOR = {"Scalar": "Tensor", "Tensor_Scalar": "Tensor_Tensor", "Scalar_mo
 def pointwise(r: Rewriter, node: Node) -> Found:
     """A rule of all operators with PyTorch's tag ``pointwise``."""
     if torch.Tag.pointwise not in getattr(node.target, "tags", ()):
-        raise Cannot("it needs the selected elements side by side")
+        raise Cannot("it needs the selected elements in contiguous memory")
     return elementwise(r, node)
 
 
@@ -103,7 +103,7 @@ def _overload(r: Rewriter, node: Node) -> Any:
             continue
         other = _WITH_TENSOR.get(overload_name(target))
         if other is None or position != 1 or other not in target.overloadpacket.overloads():
-            raise Cannot("it takes the number of selected elements as a number")
+            raise Cannot("it needs the number of selected elements on the host")
         return getattr(target.overloadpacket, other)
     return target
 
@@ -118,7 +118,7 @@ def _number(r: Rewriter, operand: Any, dtype: torch.dtype, device: torch.device)
     if found is not None:
         return r.write.cast(found.tensor, dtype)
     if isinstance(operand, int) and abs(operand) > INT64_MAX:
-        raise Cannot("no tensor has numbers of more than 64 bits")
+        raise Cannot("a number of more than 64 bits")
     return r.write.call(aten.scalar_tensor.default, operand, dtype=dtype, device=device)
 
 

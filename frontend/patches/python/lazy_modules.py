@@ -51,7 +51,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, torch.SymInt):
         seen = first_seen(value)
         if seen is None:
-            unimplemented("the first call of a lazy module", "the sizes of its parameters are in the data", None)
+            unimplemented("the first call of a lazy module", "the sizes of its parameters are data-dependent", None)
         return seen
     if not isinstance(value, torch.Tensor) or all(type(n) is int for n in (*value.shape, *value.stride())):
         return value

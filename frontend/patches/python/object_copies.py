@@ -34,7 +34,7 @@ def _of_plain_objects(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.fn is attributes_only and not _is_plain(kind := self.obj.python_type()):
-            unimplemented(f"a copy of an object of {kind.__name__}", "its class has its own way of being copied", None)
+            unimplemented(f"a copy of an object of {kind.__name__}", "its class defines how it is copied", None)
         return usual(self, tx, args, kwargs)
 
     return call_function

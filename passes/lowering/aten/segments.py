@@ -128,7 +128,7 @@ def segment_reduce(
     """``initial`` is the initial value of each segment's result; an empty segment yields it, or the identity element;
     its mean is NaN."""
     if indices is not None or reduce not in _COMBINERS:
-        raise Unsupported("segments by indices, or another reduction")
+        raise Unsupported("segments by indices, or a reduction that has no rule")
     if offsets is None and not unsafe:
         raise Unsupported("lengths that are to be checked first")
     segments, m = _segments(b, data, lengths, offsets, axis), b.body
@@ -182,7 +182,7 @@ def segment_reduce_backward(
 ) -> Tensor:
     """The gradient of each element from that of its segment; 0 for elements of no segment."""
     if reduce not in _COMBINERS:
-        raise Unsupported("another reduction")
+        raise Unsupported("a reduction that has no rule")
     segments = _segments(b, data, lengths, offsets, axis)
     m, position, sizes = b.body, segments.axis, data.sizes
     share = {"sum": _of_sum, "mean": _of_mean, "prod": _of_product}.get(reduce, _of_extremum)

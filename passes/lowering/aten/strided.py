@@ -72,7 +72,7 @@ def require_memory(b: Builder, x: Tensor) -> None:
     if not b.addresses or is_own_memory(b, x):
         return
     if not _row_major(b, layout) or not all(one is not None and _within(b, layout, *one) for one in b.addresses):
-        raise Unsupported("what is around its operand in memory may be read by address")
+        raise Unsupported("memory around its operand may be read by address")
 
 
 def addresses_read(b: Builder, x: ir.Value) -> list[Addresses | None]:
@@ -126,7 +126,7 @@ def _is_fresh(op: Any) -> bool:
 def _layout(b: Builder, x: Tensor) -> Layout:
     layout = b.sizes.layouts.get(x.value)
     if layout is None:
-        raise Unsupported("an operand whose strides are not known")
+        raise Unsupported("an operand whose strides are unknown")
     return layout
 
 

@@ -61,7 +61,7 @@ class Watched:
             file = _new_file(repro_folder())
             file.write_text(text, encoding="utf-8")
         except Exception as reason:  # noqa: BLE001 - must not replace the program's own error
-            log.warning("no file shows this failure again: %s: %s", type(reason).__name__, reason)
+            log.warning("no repro file was written: %s: %s", type(reason).__name__, reason)
         else:
             log.warning("%s shows this failure again; `python %s minify` makes it small", file, file)
 
