@@ -202,9 +202,9 @@ class _TracedGraphs:
                 graph, self.masks[:] = rewrite_masks(graph)
         except Exception as error:
             load_mlir()
-            from symshape.fallbacks import without_rewrite
+            from symshape.fallbacks import rewrite_fallback
 
-            self.fallbacks[:] = [without_rewrite(NAME, graph, error, self.options)]
+            self.fallbacks[:] = [rewrite_fallback(NAME, graph, error, self.options)]
         return graph
 
 
@@ -244,8 +244,8 @@ def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, tim
         check_marked(env)
     with timed("guard-offsets", timings):
         guard_where_absolute(graph, env)
-    with timed("tie-assumptions", timings):
-        assumed.tie(env)
+    with timed("guard-assumptions", timings):
+        assumed.add_guards(env)
 
 
 def _completed(
@@ -268,12 +268,12 @@ def _as_calls(
     """The fallback for a graph that AOTAutograd could not trace: it runs operator by operator, as in eager mode, with
     one warning. Raises the error if no fallback is allowed."""
     load_mlir()
-    from symshape.fallbacks import graph_instead, may_fall_back
+    from symshape.fallbacks import eager_graph_report, may_fall_back
 
     if isinstance(error, Reanalyse) or not may_fall_back(error, options.strict):
         raise error
-    assumed.tie(traced_env_of(gm))  # what the user has said of sizes is checked all the same
-    report = graph_instead(gm, error, options)
+    assumed.add_guards(traced_env_of(gm))  # what the user has said of sizes is checked all the same
+    report = eager_graph_report(gm, error, options)
     if reports is not None:
         reports.append(report)
     run: Callable[..., Any] = gm.forward

@@ -26,7 +26,7 @@ from symshape.codegen.host.program_text import ProgramText
 from symshape.dialects.accessors import main_functions
 from symshape.dialects.verify import verify
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
-from symshape.fallbacks import Attempt, next_attempt, say, write_graph
+from symshape.fallbacks import Attempt, next_attempt, warn_of_fallbacks, write_graph
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
@@ -145,7 +145,7 @@ def compile_graph(
     watch = Watch(keep_stages, recording)
     compiled, fallbacks = attempts(lambda attempt: _compile(gm, options, attempt, kind, watch), options, recording)
     compiled.report.fallbacks += fallbacks
-    say(fallbacks, kind)
+    warn_of_fallbacks(fallbacks, kind)
     if recording is not None:
         recording.end(compiled.report)
     return compiled

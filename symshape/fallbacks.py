@@ -93,12 +93,12 @@ def may_fall_back(error: Exception, strict: bool) -> bool:
     return not (several_ranks() and is_local(error))
 
 
-def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
+def warn_of_fallbacks(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
     """Warns once of the fallbacks of a graph; the same failures of other graphs are only logged."""
     if not fallbacks:
         return
-    if (told := _HEARD.get()) is not None:
-        told += fallbacks
+    if (collected := _COLLECTED.get()) is not None:
+        collected += fallbacks
     text = "".join(f"\n  {one}" + (f"\n    replay it with: {one.command}" if one.command else "") for one in fallbacks)
     log.info("%s graph:%s", kind, text)
     hint = '\n  options={"strict": True} or SYMSHAPE_STRICT=1 make it an error'
@@ -106,7 +106,7 @@ def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
     _warn_once(key, f"symshape: not all of the {kind} graph was compiled.{text}{hint}")
 
 
-def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, options: Options) -> Fallback:
+def rewrite_fallback(name: str, gm: torch.fx.GraphModule, error: Exception, options: Options) -> Fallback:
     """The fallback for a rewrite of a traced graph that failed, with its warning: the graph stays as it was. Raises
     StepFailure if no fallback is allowed."""
     reason = f"pass '{name}' failed: {type(error).__name__}: {error}"
@@ -116,34 +116,34 @@ def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, optio
     if not may_fall_back(failure, options.strict):
         raise failure from error
     fallback = Fallback(name, reason, f"the graph was compiled without the pass {name}", failure.command)
-    say((fallback,), "traced")
+    warn_of_fallbacks((fallback,), "traced")
     return fallback
 
 
-def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) -> GraphReport:
+def eager_graph_report(gm: torch.fx.GraphModule, error: Exception, options: Options) -> GraphReport:
     """The report of a graph that AOTAutograd could not trace and that runs in eager mode, with its warning."""
     file = write_graph(gm, "trace", error, Path(options.debug_dir))
     reason = f"it cannot be traced: {type(error).__name__}: {error}".splitlines()[0]
     fallback = Fallback("trace", reason, "the graph is run in eager mode", f"cat {file}")
-    say((fallback,), "traced")
+    warn_of_fallbacks((fallback,), "traced")
     calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
     called = [LibraryCall(str(node.target), ()) for node in calls]
     return GraphReport(kind="eager", target="calls", called=called, fallbacks=[fallback], program_source=gm.code)
 
 
-# Where fallbacks are noted that are said.
-_HEARD: ContextVar[list[Fallback] | None] = ContextVar("symshape_fallbacks", default=None)
+# The list that collects fallbacks with a warning, if any (`collected_fallbacks`).
+_COLLECTED: ContextVar[list[Fallback] | None] = ContextVar("symshape_fallbacks", default=None)
 
 
 @contextmanager
-def heard() -> Iterator[list[Fallback]]:
+def collected_fallbacks() -> Iterator[list[Fallback]]:
     """Collects the fallbacks that are warned of inside."""
-    told: list[Fallback] = []
-    token = _HEARD.set(told)
+    collected: list[Fallback] = []
+    token = _COLLECTED.set(collected)
     try:
-        yield told
+        yield collected
     finally:
-        _HEARD.reset(token)
+        _COLLECTED.reset(token)
 
 
 _said: set[tuple[tuple[str, str], ...]] = set()

@@ -20,8 +20,8 @@ from symshape.errors import OptionError
 from symshape.passes.framework.registry import TABLE, lookup, names
 from symshape.passes.stages import STAGES
 
-# What a step works on.
-DYNAMO, JOINT, TRACED = "Dynamo's graph, in place", "the graph before it is split", "each traced graph"
+# The object that a step works on.
+DYNAMO, JOINT, TRACED = "Dynamo's graph, in place", "the joint graph, before it is partitioned", "each traced graph"
 IR, KERNEL, PROGRAM = "IR", "each kernel", "the program"
 
 Timings = list[tuple[str, float]]  # (step, seconds), in order
@@ -63,35 +63,53 @@ _HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.progra
 
 PIPELINE: Final[tuple[Step, ...]] = (
     Step(
-        "ask-of-views", DYNAMO, f"{_REWRITES}.uncertain_views:ask_where_views_show", "sizes that make a view are asked"
+        "guard-view-sizes",
+        DYNAMO,
+        f"{_REWRITES}.uncertain_views:guard_observable_views",
+        "guards on sizes that decide whether a result is a view",
     ),
-    Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque"),
-    Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "calls of subgraphs become their nodes"),
-    Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),
+    Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque calls"),
+    Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "higher-order calls are inlined"),
+    Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "asserted items get a check in the graph"),
     Step(
         "copy-changed-items",
         DYNAMO,
         f"{_REWRITES}.changed_items:copy_changed_items",
-        "items that are changed and written back are read as copies",
+        "items that are updated in place are read as copies",
     ),
-    Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
     Step(
-        "leave-out-unread-blocks",
+        "copy-into-outs",
         DYNAMO,
-        f"{_REWRITES}.unread_blocks:leave_out_unread_blocks",
-        "block masks on CPUs list keys alone",
+        f"{_REWRITES}.out_arguments:copy_into_outs",
+        "calls with out= become a call and a copy",
     ),
-    Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become selects", optional=True),
     Step(
-        "check-marked-sizes", TRACED, f"{_SIZES}.specialisations:check_marked", "an error where marked sizes are pinned"
+        "drop-unread-blocks",
+        DYNAMO,
+        f"{_REWRITES}.unread_blocks:drop_unread_blocks",
+        "CPU: block masks without lists of query blocks",
     ),
-    Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
-    Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
+    Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become where", optional=True),
+    Step(
+        "check-marked-sizes",
+        TRACED,
+        f"{_SIZES}.specialisations:check_marked",
+        "error for a size that is marked dynamic but specialised",
+    ),
+    Step(
+        "guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is read by address"
+    ),
+    Step(
+        "guard-assumptions",
+        TRACED,
+        f"{_SIZES}.assumptions:Assumptions.add_guards",
+        "assume=[...] becomes guards",
+    ),
     Step(
         "pack-convolutions",
         TRACED,
         f"{_REWRITES}.packed_convolutions:pack_convolutions",
-        "CPUs: convolutions by our kernels, weights packed once",
+        "CPU: convolutions by our kernels, weights packed once",
         optional=True,
     ),
     Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
@@ -99,21 +117,26 @@ PIPELINE: Final[tuple[Step, ...]] = (
         "gather-items",
         TRACED,
         f"{_REWRITES}.items_in_kernels:gather_items",
-        "items at an index in the data are read in kernels",
+        "items at data-dependent indices are gathered in kernels",
         optional=True,
     ),
-    Step("split-biases", TRACED, f"{_REWRITES}.split_biases:split_biases", "GPUs: kernels add biases", optional=True),
+    Step("split-biases", TRACED, f"{_REWRITES}.split_biases:split_biases", "GPU: kernels add biases", optional=True),
     Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
     *_passes(),
-    Step("verify", IR, "symshape.dialects.verify:verify", "what passes leave is valid; else each is verified"),
-    Step("read-kernel", KERNEL, f"{_LOOPS}.read_kernel:read_kernel", "its function as a loop program"),
-    Step("fold-loops", KERNEL, f"{_LOOPS}.fold_loops:fold", "index arithmetic that is known goes", optional=True),
-    Step("guard-empty-tensors", KERNEL, f"{_LOOPS}.empty_tensors:guard_empty_tensors", "empty tensors are not read"),
-    Step("normalise-loops", KERNEL, f"{_LOOPS}.normalise_loops:normalise", "the simplest iteration space"),
-    Step("read-variants", KERNEL, f"{_KERNELS}.variants:read_variants", "the table of a kernel for a GPU"),
+    Step("verify", IR, "symshape.dialects.verify:verify", "the IR is valid; else each pass is verified"),
+    Step("read-kernel", KERNEL, f"{_LOOPS}.read_kernel:read_kernel", "its loop program"),
+    Step("fold-loops", KERNEL, f"{_LOOPS}.fold_loops:fold", "known index arithmetic is folded", optional=True),
+    Step(
+        "guard-empty-tensors",
+        KERNEL,
+        f"{_LOOPS}.empty_tensors:guard_empty_tensors",
+        "reads of empty tensors are masked",
+    ),
+    Step("normalise-loops", KERNEL, f"{_LOOPS}.normalise_loops:normalise", "dims are split, merged and ordered"),
+    Step("read-variants", KERNEL, f"{_KERNELS}.variants:read_variants", "GPU: its table of variants"),
     Step("emit-triton", KERNEL, f"{_KERNELS}.triton.kernel:emit_triton", "Triton source"),
-    Step("emit-cpu", KERNEL, f"{_KERNELS}.cpu.emit.kernel:emit_cpu", "MLIR's llvm dialect"),
-    Step("compile-cpu", PROGRAM, f"{_OBJECTS}:compile_objects", "one object of all kernels"),
+    Step("emit-cpu", KERNEL, f"{_KERNELS}.cpu.emit.kernel:emit_cpu", "MLIR text, vectorised"),
+    Step("compile-cpu", PROGRAM, f"{_OBJECTS}:compile_objects", "one object file of all kernels"),
     Step("program", PROGRAM, f"{_HOST}:emit_program", "the host program's Python source"),
     Step("load", PROGRAM, f"{_RUNTIME}:load_program", "source and kernels become a callable"),
 )

@@ -15,7 +15,7 @@ from symshape.compiler import Compiled, Start, Watch, attempts, build, load, tar
 from symshape.dialects.foreign_tensors import Foreign
 from symshape.dialects.types import DTYPES
 from symshape.errors import CompileError, OptionError
-from symshape.fallbacks import Attempt, say
+from symshape.fallbacks import Attempt, warn_of_fallbacks
 from symshape.ir_text import parse_module, read_text, stage_of
 from symshape.live_line import compiling
 from symshape.options import Options
@@ -59,7 +59,7 @@ def run_ir(
 
     with compiling(name):
         made, fallbacks = attempts(once, parsed)
-    say(fallbacks, made.report.kind)
+    warn_of_fallbacks(fallbacks, made.report.kind)
     require_fit(parsed, [made.report])
     with torch.no_grad():
         return tuple(made.run(given))

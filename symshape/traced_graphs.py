@@ -51,9 +51,9 @@ def _packed(
         parameters = pack_convolutions(copy, options.cpu)
     except Exception as error:
         load_mlir()
-        from symshape.fallbacks import without_rewrite
+        from symshape.fallbacks import rewrite_fallback
 
-        fallbacks.append(without_rewrite(NAME, gm, error, options))
+        fallbacks.append(rewrite_fallback(NAME, gm, error, options))
         return gm, None
     return (gm, None) if parameters is None else (copy, parameters)
 

@@ -21,8 +21,8 @@ def _may_be_this_ranks_alone(error: BaseException) -> bool:
 def say_usual_rules(error: Exception) -> None:
     """Says once that a frame was traced again, and which error of our rules was the reason."""
     load_mlir()
-    from symshape.fallbacks import say
+    from symshape.fallbacks import warn_of_fallbacks
     from symshape.tools.report import Fallback
 
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    say((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")
+    warn_of_fallbacks((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")

@@ -84,12 +84,12 @@ class GeneralShapeEnv(ShapeEnv):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
-        self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-        self.only_at_hand = False  # no other sizes are imagined
-        self.passing_answers = 0  # how many were given that are right only for who asks
-        self.decided: dict[Any, bool] = {}  # conditions that have a guard, as they were asked
-        self.elsewhere: set[Any] = set()  # sizes of dims of stride 1, which is another one at the first call
+        # Symbols with the hint 0 or 1 -> a larger hint. Two assignments, so that no answer depends on the order of two.
+        self.larger_hints: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self.hints_only = False  # larger_hints are not used
+        self.uncacheable_answers = 0  # the number of answers that are right for the asking code alone
+        self.decided: dict[Any, bool] = {}  # conditions with a guard, as they were evaluated
+        self.unit_stride_sizes: set[Any] = set()  # of dims with stride 1 that had another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
@@ -107,9 +107,9 @@ class GeneralShapeEnv(ShapeEnv):
         made = super().create_symbol(val, source, dynamic_dim, *args, **kwargs)
         if kwargs.get("positive") is NONNEGATIVE and made.is_positive and isinstance(made, sympy.Symbol):
             raise AssertionError(f"{made} of {source_name(source)} cannot be 0: make_symbol is not ours")
-        if val in (0, 1) and isinstance(made, sympy.Symbol) and made not in self.imagined[0]:
-            rounds, number = divmod(len(self.imagined[0]), len(_PRIMES))
-            for values, prime in zip(self.imagined, (_PRIMES[number], _PRIMES[-1 - number])):
+        if val in (0, 1) and isinstance(made, sympy.Symbol) and made not in self.larger_hints[0]:
+            rounds, number = divmod(len(self.larger_hints[0]), len(_PRIMES))
+            for values, prime in zip(self.larger_hints, (_PRIMES[number], _PRIMES[-1 - number])):
                 values[made] = sympy.Integer(prime + 128 * rounds)
         return made
 
@@ -131,14 +131,14 @@ class GeneralShapeEnv(ShapeEnv):
         **kwargs: Any,
     ) -> Any:
         note()  # tracing has no steps, and asks all the time
-        if (size_oblivious or fallback_value is not None) and not self.only_at_hand:
+        if (size_oblivious or fallback_value is not None) and not self.hints_only:
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:
                 return sympy.true if general else sympy.false
-        if fallback_value is None and not self.only_at_hand and is_shortcut(_asking()):
+        if fallback_value is None and not self.hints_only and is_shortcut(_caller()):
             general = self._if_much_larger(orig_expr)
             if general is not None:
-                self.passing_answers += 1
+                self.uncacheable_answers += 1
                 return sympy.true if general else sympy.false
         line = refused_line()
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
@@ -155,9 +155,9 @@ class GeneralShapeEnv(ShapeEnv):
         """Symbolic strides from the strides that the tensor would have if no size were 0 or 1: a dim of such a size may
         have any stride, and does not contribute to other dims' strides."""
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
-            like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
+            like = [int(self.larger_hints[0].get(expr, one)) for expr, one in zip(size, ex_size)]
             others = strides_of_larger_sizes(like, ex_size, ex_stride)
-            self.elsewhere |= {size[d] for d, s in enumerate(others) if s == 1 != ex_stride[d]}
+            self.unit_stride_sizes |= {size[d] for d, s in enumerate(others) if s == 1 != ex_stride[d]}
             ex_size, ex_stride = like, others
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
 
@@ -219,23 +219,23 @@ class GeneralShapeEnv(ShapeEnv):
                     found |= {(source, is_upper): first for source in sources}
         return found
 
-    def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
+    def _at_larger_hints(self, condition: Any) -> Iterator[bool | None]:
         """The values of a condition with larger hints in place of those that are 0 or 1."""
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
-        for imagined in self.imagined:
-            yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
-        if _is_about_few(condition):  # a size that is made of others: s0 // 16 is 1 where s0 is 16
-            yield _at(condition, _much_larger(values))
+        for larger in self.larger_hints:
+            yield _evaluated(condition, values | {s: value for s, value in larger.items() if s in values})
+        if _compares_to_zero_or_one(condition):  # a size that is made of others: s0 // 16 is 1 where s0 is 16
+            yield _evaluated(condition, _much_larger(values))
 
     def _if_much_larger(self, condition: Any) -> bool | None:
         """The value of a shortcut's condition (``bridge/shortcuts.py``) for larger sizes; None if it does not compare
         with 0 or 1."""
         if not self.is_backed(condition):
             return None
-        if (larger := if_larger(condition)) is not None or not _is_about_few(condition):
+        if (larger := if_larger(condition)) is not None or not _compares_to_zero_or_one(condition):
             return larger
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
-        return _at(condition, _much_larger(values))
+        return _evaluated(condition, _much_larger(values))
 
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """As ShapeEnv, with fewer and weaker guards: a stride is compared only where it matters (the size is not 1, the
@@ -265,7 +265,7 @@ class GeneralShapeEnv(ShapeEnv):
         guard. ``default``: the answer for unbacked sizes, if the rule gives one."""
         if not self.is_backed(condition):
             return None
-        here = _at(condition, self.backed_var_to_val)
+        here = _evaluated(condition, self.backed_var_to_val)
         if here is None or here is default and not self._is_of_few_and_layout(condition):
             return default
         if condition in self.decided:
@@ -277,20 +277,20 @@ class GeneralShapeEnv(ShapeEnv):
             if larger is None:  # of a remainder, which is taken for a larger size as well
                 larger = _if_not_one(condition)
             if larger is not None:
-                self.passing_answers += 1
+                self.uncacheable_answers += 1
                 return larger
-        for elsewhere in self._elsewhere(condition):
-            if elsewhere is default or default is None and elsewhere is not here:
-                return elsewhere
+        for larger in self._at_larger_hints(condition):
+            if larger is default or default is None and larger is not here:
+                return larger
         return default if here is default else None
 
     def _is_of_few_and_layout(self, condition: Any) -> bool:
         """Whether a layout function evaluates a condition on a size whose hint is 0 or 1: there the default would give
         the layout of an empty tensor, whereas an empty batch of images is laid out as others are."""
-        return not self.imagined[0].keys().isdisjoint(condition.free_symbols) and _is_asked_for_layout()
+        return not self.larger_hints[0].keys().isdisjoint(condition.free_symbols) and _is_asked_for_layout()
 
 
-def traced_again(env: Any, run: Callable[[], Any]) -> Any:
+def trace_with_retry(env: Any, run: Callable[[], Any]) -> Any:
     """Runs ``run()``, which traces a call. If it raises and a hint is 0 or 1, runs it once more with all answers from
     the hints. If that raises too, the first error is raised."""
     try:
@@ -298,8 +298,8 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
     except Exception as error:
         if (
             not isinstance(env, GeneralShapeEnv)
-            or not env.imagined[0]
-            or env.only_at_hand
+            or not env.larger_hints[0]
+            or env.hints_only
             or is_data_dependent_error(error)
         ):
             raise
@@ -308,13 +308,13 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
             cache.decisions.clear()
             cache.general.clear()
             cache.layouts.clear()
-        env.only_at_hand = True
+        env.hints_only = True
         try:
             return run()
         except Exception:
             raise error from error.__cause__
         finally:
-            env.only_at_hand = False
+            env.hints_only = False
 
 
 def _with_quotients(expr: Any, values: Mapping[Any, Any]) -> Any:
@@ -329,7 +329,7 @@ def _divides_floats_by_0(function: Any, args: Sequence[Any]) -> bool:
     return function in (FloatTrueDiv, IntTrueDiv) and bool(args[1].is_zero)
 
 
-def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
+def _evaluated(condition: Any, values: Mapping[Any, Any]) -> bool | None:
     """The value of a condition with these values of symbols; None if it divides by 0 or is not decided."""
     try:
         return _truth(condition.xreplace(values))
@@ -337,7 +337,7 @@ def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
         return None
 
 
-def _is_about_few(condition: Any) -> bool:
+def _compares_to_zero_or_one(condition: Any) -> bool:
     """Whether a condition compares with 0 or 1; ``n < 2`` does too."""
     special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
     return isinstance(condition, sympy.core.relational.Relational) and any(one in special for one in condition.args)
@@ -386,7 +386,7 @@ LAYOUT_FUNCTIONS = (
 )
 
 
-def _asking() -> Any:
+def _caller() -> Any:
     """The innermost Python frame outside of PyTorch's symbolic-shape modules: the code that evaluates a condition."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "") in _ASKING:
@@ -397,7 +397,7 @@ def _asking() -> Any:
 def _is_asked_for_layout() -> bool:
     """Whether the condition is evaluated by a layout function (order of strides, contiguity) or by the overlap check of
     ``copy_``: for a dim of size 1 every stride is right."""
-    frame = _asking()
+    frame = _caller()
     if frame is None:
         return False
     name, file = frame.f_code.co_name, frame.f_code.co_filename
@@ -474,10 +474,10 @@ def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]
     """The dims of an input whose traced stride is a constant that must not be assumed where the size is 1. A traced
     stride of 1 counts only if it was another one at the first call."""
     env = next((size.node.shape_env for size in sizes if is_general(size)), None)
-    elsewhere = set() if env is None else {env.replace(size) for size in env.elsewhere}
+    relaxed = set() if env is None else {env.replace(size) for size in env.unit_stride_sizes}
     rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
     free = {d: stride for d, (size, stride) in rows if size is None and stride is not None}
-    return {d: stride for d, stride in free.items() if stride > 1 or sizes[d].node.expr in elsewhere}
+    return {d: stride for d, stride in free.items() if stride > 1 or sizes[d].node.expr in relaxed}
 
 
 def _constant(number: Any) -> int | None:

@@ -44,4 +44,4 @@ def is_shortcut(asking: Any) -> bool:
 
 
 _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
-_CALLING = ("torch._ops", "symshape.frontend.patches.aot_autograd.autograd_kernels")
+_CALLING = ("torch._ops", "symshape.frontend.patches.operator_kernels")

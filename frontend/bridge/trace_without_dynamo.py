@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import (
 )
 
 from symshape.frontend.bridge.aot_autograd import partition_after, without_donations
-from symshape.frontend.bridge.general_shape_env import traced_again
+from symshape.frontend.bridge.general_shape_env import trace_with_retry
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.leaked_tensors import TracedTensors
 from symshape.frontend.bridge.shape_env import source_name
@@ -116,7 +116,7 @@ class _UserLines(TorchFunctionMetadataMode):
         if self.inner is not None and traced is func:
             result = self.inner.__torch_function__(func, types, args, kwargs)
         else:
-            result = traced_again(self.env, lambda: traced(*args, **kwargs))
+            result = trace_with_retry(self.env, lambda: traced(*args, **kwargs))
         self.made.add(result)
         return result
 

@@ -36,7 +36,7 @@ _torch: Any = torch  # it has no types
 
 
 def composite_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/operator_kernels.py``)."""
     return {
         aten.tensor_split.sections: _tensor_split,
         aten.tensor_split.indices: _tensor_split_at,

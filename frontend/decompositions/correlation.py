@@ -18,7 +18,7 @@ _check, _sym_max = _torch._check, _torch.sym_max
 
 
 def correlation_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/operator_kernels.py``)."""
     return {aten.cov.default: _cov, aten.corrcoef.default: _corrcoef}
 
 

@@ -12,7 +12,7 @@ aten: Any = torch.ops.aten
 
 
 def least_squares_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/operator_kernels.py``)."""
     return {aten.linalg_lstsq.default: _lstsq}
 
 

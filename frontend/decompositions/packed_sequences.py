@@ -16,7 +16,7 @@ aten: Any = torch.ops.aten
 
 
 def packed_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/operator_kernels.py``)."""
     return {aten._pack_padded_sequence.default: _pack}
 
 

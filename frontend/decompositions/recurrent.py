@@ -24,7 +24,7 @@ aten: Any = torch.ops.aten
 
 
 def recurrent_kernels() -> dict[Any, AutogradKernel]:
-    """For ``differentiate_by`` (``frontend/patches/aot_autograd/autograd_kernels.py``)."""
+    """For ``differentiate_by`` (``frontend/patches/operator_kernels.py``)."""
     layers = (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)
     return {one.input: _padded(one.input) for one in layers} | {one.data: _packed(one.data) for one in layers}
 

@@ -22,7 +22,7 @@ _UNCERTAIN = frozenset(
 )
 
 
-def ask_where_views_show(gm: torch.fx.GraphModule) -> None:
+def guard_observable_views(gm: torch.fx.GraphModule) -> None:
     """Raises Reanalyse for the first such call of a Dynamo graph whose aliasing is observable."""
     frame = current_frame()
     if frame is NO_FRAME:
@@ -64,7 +64,7 @@ def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
     return False
 
 
-def ask_sizes(x: Any) -> None:
+def guard_view_sizes(x: Any) -> None:
     """Guards on everything that decides whether ``contiguous`` or ``reshape`` of a tensor is a view: which sizes are 1,
     and which neighbouring dims are contiguous with each other."""
     ask: Callable[..., bool] = lambda a, b: holds_here(operator.eq(a, b))  # noqa: E731

@@ -15,7 +15,7 @@ import torch
 _OF_QUERIES: Final = slice(6, -3)
 
 
-def leave_out_unread_blocks(gm: torch.fx.GraphModule) -> None:
+def drop_unread_blocks(gm: torch.fx.GraphModule) -> None:
     """Replaces these arguments by None in a Dynamo graph, on CPUs, where nothing requires gradients. Dead code
     elimination removes what computes them."""
     changed = False

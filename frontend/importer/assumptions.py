@@ -108,7 +108,7 @@ class Assumptions:
                 found.append((item, item.condition.substitute(given)))
         return found
 
-    def tie(self, env: Any) -> None:
+    def add_guards(self, env: Any) -> None:
         """Makes guards of all assumptions about inputs of this graph. Sizes that violate one are traced anew, and get
         the error here.
 

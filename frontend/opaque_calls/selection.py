@@ -28,7 +28,7 @@ from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.data_assignments import is_assignment, keeps_layout
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
-from symshape.frontend.graph_rewrites.uncertain_views import ask_sizes
+from symshape.frontend.graph_rewrites.uncertain_views import guard_view_sizes
 from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
@@ -82,7 +82,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             with forgetting_new_sizes(env) as keep_those_of:
                 run = functools.partial(usual, graph, node, args, kwargs, module)
                 if site in frame.decisions.views:
-                    ask_sizes(args[0])
+                    guard_view_sizes(args[0])
                 own_length = site in frame.decisions.own_lengths
                 result = run() if own_length else run_numbered(graph, node, (args, kwargs), run)
                 if not isinstance(node.target, torch._ops.HigherOrderOperator):

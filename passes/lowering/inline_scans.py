@@ -69,9 +69,7 @@ class KeptScan:
 
 @dataclass(frozen=True)
 class InlineScans(Pass):
-    """A ``host.scan`` or ``host.associative_scan`` becomes a ``linalg.generic`` where each element of what its function
-    returns is computed of one element of all that is carried. A scan that carries nothing is one of parallel dims.
-    Others stay loops of the host program, as all do on GPUs.
+    """A ``host.scan`` or ``host.associative_scan`` whose function is pointwise becomes a ``linalg.generic``.
 
     Before::
 
@@ -84,6 +82,10 @@ class InlineScans(Pass):
 
         %y:2 = linalg.generic {iterator_types = ["reduction", "parallel"], symshape.combiner = "associative_scan"}
           ins(%x) outs(%row, %e) { arith.addf }
+
+    Pointwise means that each element of the function's results is computed from one element of each carried value. A
+    scan without carried values becomes a generic with parallel dims. Other scans stay loops of the host program, as all
+    do on GPUs.
     """
 
     name: ClassVar[str] = "inline-scans"

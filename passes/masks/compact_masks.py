@@ -31,8 +31,10 @@ from symshape.prover.numbers.facts import Facts
 
 @dataclass(frozen=True)
 class CompactMasks(Pass):
-    """``x[m]`` and ``nonzero(m)`` for a mask that mask-to-where could not remove become gathers at the positions where
-    the mask is true, which fuse with their readers. The positions are found once for each mask, by a count, a scan and
+    """``x[m]`` and ``nonzero(m)`` become gathers at the positions where the mask is true, which fuse with their
+    readers.
+
+    For masks that mask-to-where could not remove. The positions are found once for each mask, by a count, a scan and
     one copy.
 
     Before::

@@ -30,8 +30,9 @@ _STACKING = ("host.scan", "host.associative_scan")
 
 @dataclass(frozen=True)
 class WriteSlices(Pass):
-    """A step of ``host.scan`` or ``host.associative_scan`` writes its results directly into its slice of the stack,
-    which becomes an argument of the function, instead of copying them there.
+    """Each step of ``host.scan`` or ``host.associative_scan`` writes its results directly into its slice of the stack.
+
+    The slice becomes an argument of the function. Without this pass, the host program copies the results there.
 
     Before::
 

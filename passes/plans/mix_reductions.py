@@ -45,10 +45,11 @@ _CROSSED: Final = frozenset({"symshape.view", "symshape.bind", "symshape.reuse",
 
 @dataclass(frozen=True)
 class MixReductions(Pass):
-    """Merges a launch that reduces rows with later launches that sum the columns of what it reads or writes. If there
-    are many rows and a program can hold a row, rows are read once: each program keeps its sums of columns in registers
-    from row to row, and a second launch combines the sums of all programs. At other sizes the kernels run one after
-    the other.
+    """Merges a launch that reduces rows with later launches that sum the columns of what it reads or writes.
+
+    If there are many rows and a program can hold a row, rows are read once: each program keeps its sums of columns in
+    registers from row to row, and a second launch combines the sums of all programs. At other sizes the kernels run one
+    after the other.
 
     Before::
 
@@ -69,8 +70,8 @@ class MixReductions(Pass):
         }
 
     The gradients of a layer norm then move 3 tensors instead of 5 (with the gradient of a preceding bias, instead of
-    6). The thresholds are Inductor's (``MixOrderReduction`` in torch/_inductor/scheduler.py): fewer points are still
-    in the cache when they are read a second time, and with few rows the partial sums are as large as the input.
+    6). The thresholds are Inductor's (``MixOrderReduction`` in torch/_inductor/scheduler.py): fewer points are still in
+    the cache when they are read a second time, and with few rows the partial sums are as large as the input.
 
     ``rows``      minimum number of rows
     ``points``    minimum number of points of all rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels
 from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
+from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.aot_autograd import (
-    autograd_kernels,
     batching_kernels,
     foreach_lists,
     lost_sizes,
@@ -210,10 +210,10 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "gradients of unbacked sizes",
         ("graph", "jit"),
-        autograd_kernels.kernel_targets(gradient_kernels),
-        autograd_kernels.gradients_of_unknown_sizes,
+        operator_kernels.kernel_targets(gradient_kernels),
+        operator_kernels.gradients_of_unknown_sizes,
         "the gradient formulas in C++ ask for the number of elements",
-        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+        (*operator_kernels.KERNEL_PROBES, *operator_kernels.LEVEL_PROBES),
     ),
     Patch(
         "sizes lost before a trace",
@@ -229,21 +229,21 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "margin losses of several targets",
         ("graph", "jit"),
-        autograd_kernels.kernel_targets(margin_loss_kernels),
-        autograd_kernels.margin_losses,
+        operator_kernels.kernel_targets(margin_loss_kernels),
+        operator_kernels.margin_losses,
         "the decomposition of multilabel_margin_loss counts targets after the first -1 as class 0",
         (
-            *autograd_kernels.KERNEL_PROBES,
+            *operator_kernels.KERNEL_PROBES,
             Takes("torch._decomp.decompositions.multilabel_margin_loss_forward", "input, target, reduction, out"),
         ),
     ),
     Patch(
         "broadcasts in transforms",
         ("frame", "graph", "jit"),
-        autograd_kernels.transform_targets(transformed_kernels),
-        autograd_kernels.broadcasts_in_transforms,
+        operator_kernels.transform_targets(transformed_kernels),
+        operator_kernels.broadcasts_in_transforms,
         "a transform of torch.func differentiates operators on sizes that may or may not be 1",
-        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+        (*operator_kernels.KERNEL_PROBES, *operator_kernels.LEVEL_PROBES),
     ),
     Patch(
         "batching rules",
@@ -251,14 +251,14 @@ ROWS: tuple[Patch, ...] = (
         batching_kernels.batching_targets,
         batching_kernels.rules_for_any_batch,
         "in vmap, C++ makes the sizes of convolutions, `gather`, poolings and norms constant: a graph for each batch",
-        (*autograd_kernels.KERNEL_PROBES, *batching_kernels.PROBES),
+        (*operator_kernels.KERNEL_PROBES, *batching_kernels.PROBES),
     ),
     Patch(
         "gradients of broadcasts",
         ("graph", "jit"),
-        autograd_kernels.kernel_targets(broadcasting_kernels),
-        autograd_kernels.gradients_of_broadcasts,
+        operator_kernels.kernel_targets(broadcasting_kernels),
+        operator_kernels.gradients_of_broadcasts,
         "the gradient of an operand that may have been broadcast must be summed at call time, if it was",
-        autograd_kernels.KERNEL_PROBES,
+        operator_kernels.KERNEL_PROBES,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.aot_autograd import autograd_kernels
+from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.fake_results import fake_results, zero_tensors
 from symshape.frontend.patches.opaque_calls import operator_rules
 from symshape.frontend.patches.patch import Patch
@@ -34,7 +34,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._decomp.decomposition_table[aten.constant_pad_nd.default]",
             added(f"{VIEWS}.op_implementations_dict[aten.constant_pad_nd.default]"),
         ),
-        autograd_kernels.layouts_of_paddings,
+        operator_kernels.layouts_of_paddings,
         "the tracer assumes that an amount of padding that may be 0 is not, and so misses the layout of a clone;"
         " and it assumes that negative padding removes no more than there is",
         (
@@ -46,10 +46,10 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "types of results",
         ("frame", "graph"),
-        autograd_kernels.type_targets,
-        autograd_kernels.types_of_results,
+        operator_kernels.type_targets,
+        operator_kernels.types_of_results,
         "type promotion of operands with and without dims differs between the tracer and eager mode",
-        autograd_kernels.TYPE_PROBES,
+        operator_kernels.TYPE_PROBES,
     ),
     Patch(
         "tangents that are zero",

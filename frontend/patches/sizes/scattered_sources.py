@@ -16,7 +16,7 @@ from torch._subclasses import fake_impls
 from symshape.frontend.bridge.fake_tensors import new_symbols_are_ignored, tracing_mode
 from symshape.frontend.bridge.symbolic_sizes import either, holds_for_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
-from symshape.frontend.patches.aot_autograd.autograd_kernels import trace_sizes_by
+from symshape.frontend.patches.operator_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten

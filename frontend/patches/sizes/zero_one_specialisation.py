@@ -25,12 +25,12 @@ from symshape.frontend.bridge.general_shape_env import (
     GeneralShapeEnv,
     free_strides,
     is_general,
-    traced_again,
+    trace_with_retry,
 )
 from symshape.frontend.bridge.symbolic_sizes import holds_for_sizes, is_decided_against, is_unbacked
 from symshape.frontend.bridge.tracing_errors import RefusedArgument, RefusedDivision
 from symshape.frontend.decompositions.rolls import roll_sizes
-from symshape.frontend.patches.aot_autograd.autograd_kernels import trace_sizes_by
+from symshape.frontend.patches.operator_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten
@@ -351,7 +351,7 @@ def _retried(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
         run = functools.partial(usual, tracer, node, args, kwargs, nnmodule)
-        return traced_again(shape_env_of_output(tracer), run)
+        return trace_with_retry(shape_env_of_output(tracer), run)
 
     return run_node
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.bridge.size_cache import BINARY
-from symshape.frontend.patches.aot_autograd import autograd_kernels
+from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
@@ -186,8 +186,8 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "sizes of batch normalisations",
         ("frame", "graph"),
-        autograd_kernels.batch_norm_targets,
-        autograd_kernels.sizes_of_batch_norms,
+        operator_kernels.batch_norm_targets,
+        operator_kernels.sizes_of_batch_norms,
         "to find a result's sizes, PyTorch runs the decomposition: twenty operators on symbolic sizes",
         (
             Takes(

@@ -151,10 +151,10 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         found, guards = cache.general.get(key, (None, -1))
         if guards == len(self.guards):
             return found
-        before = getattr(self, "passing_answers", 0)
+        before = getattr(self, "uncacheable_answers", 0)
         found = usual(self, sym_node, size_oblivious, fallback_value)
         # Answers without a guard (layouts, shortcuts) may be wrong for another caller with the same question.
-        if getattr(self, "passing_answers", 0) == before:
+        if getattr(self, "uncacheable_answers", 0) == before:
             if found == sym_node._hint:
                 cache.decisions[key] = found
             else:

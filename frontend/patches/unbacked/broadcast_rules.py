@@ -12,7 +12,7 @@ from torch._refs import _conversions
 from torch._subclasses import fake_impls
 
 from symshape.frontend.decompositions.broadcasting import expanded_sizes, with_repeated_tensors, with_unknown_shapes
-from symshape.frontend.patches.aot_autograd.autograd_kernels import trace_sizes_by
+from symshape.frontend.patches.operator_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten

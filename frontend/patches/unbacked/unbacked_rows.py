@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.decompositions.data_dependent import size_kernels
-from symshape.frontend.patches.aot_autograd import autograd_kernels
+from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.patch import Patch
 from symshape.frontend.patches.probes import Documents, Exists, Says, Takes
 from symshape.frontend.patches.torch_names import SIZES, VARIABLES, VIEWS
@@ -31,16 +31,16 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "sizes of composite operators",
         ("frame",),
-        autograd_kernels.kernel_targets(size_kernels),
-        autograd_kernels.sizes_of_composites,
+        operator_kernels.kernel_targets(size_kernels),
+        operator_kernels.sizes_of_composites,
         "composite operators whose C++ code asks for sizes could not be traced with unbacked ones",
-        (*autograd_kernels.KERNEL_PROBES,),
+        (*operator_kernels.KERNEL_PROBES,),
     ),
     Patch(
         "sizes of logsumexp",
         ("frame",),
         ("torch._decomp.decomposition_table[aten.logsumexp.default]",),
-        autograd_kernels.sizes_of_logsumexp,
+        operator_kernels.sizes_of_logsumexp,
         "the decomposition asks whether there are elements to sum",
         (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
     ),
@@ -51,7 +51,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._decomp.decomposition_table[aten._softmax.default]",
             "torch._decomp.decomposition_table[aten._log_softmax.default]",
         ),
-        autograd_kernels.sizes_of_softmax,
+        operator_kernels.sizes_of_softmax,
         "the decompositions ask whether there are elements to take the maximum of",
         (
             Takes("torch._decomp.decomposition_table[aten._softmax.default]", "x, dim, half_to_float, out"),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from symshape.errors import AccuracyError, CompileError
-from symshape.fallbacks import USER_ERRORS, causes_of, heard
+from symshape.fallbacks import USER_ERRORS, causes_of, collected_fallbacks
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
 from symshape.frontend.bridge.dynamo import is_control_flow
 from symshape.frontend.bridge.fake_tensors import shape_env_of
@@ -93,7 +93,7 @@ def compile_watched(graph: Watched, compile_: Callable[[], Any]) -> Any:
     """Calls ``compile_`` and writes a repro file if it raises or falls back."""
     if repro_level() == _ALWAYS:
         graph.write("It was written before it was compiled.")
-    with heard() as fallbacks:
+    with collected_fallbacks() as fallbacks:
         try:
             compiled = compile_()
         except Exception as error:
