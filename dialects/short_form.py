@@ -354,7 +354,7 @@ class _Reader:
         return [self.until(" ")]
 
     def location(self) -> str:
-        """What may end the line: a location, and a comment, which goes."""
+        """Parses the end of a line: a location, and a comment, which is dropped."""
         found = ""
         if self.at("loc("):
             start = self._start()

@@ -16,8 +16,8 @@ _ARG: Final = frozenset({"argmax", "argmin"})
 
 @dataclass(frozen=True)
 class Combiner:
-    """How to reduce: the identity element for floats, ints and bools (None: not supported), the expression that updates
-    a lane's accumulator, and the one that reduces a row."""
+    """A reduction: the identity element for floats, ints and bools (None: not supported), the expression that updates a
+    lane's accumulator, and the one that reduces a row."""
 
     float_: str | None
     int_: str | None

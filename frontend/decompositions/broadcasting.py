@@ -169,7 +169,7 @@ def _is_full(a: Size, b: Size) -> bool:
 
 
 def undecided(a: Size, b: Size) -> bool:
-    """Whether it is decided at call time which of two sizes is repeated."""
+    """Whether it is decided only at call time which of two sizes is broadcast."""
     if not any(_is_unbacked(x) or seen_as_one(x) for x in (a, b)) or any(type(x) is int and x == 1 for x in (a, b)):
         return False
     if _joined_of(a) == _joined_of(b):

@@ -88,7 +88,7 @@ class _Mover:
         self.rows, self.known = program.rows, program.trusted()
 
     def is_safe(self, condition: Condition) -> bool:
-        """Whether it can be computed at any time."""
+        """Whether a condition can be computed anywhere: no divisor in it can be 0."""
         return all(self.known.never_zero(divisor) for divisor in divisors_of(condition))
 
     # Out of branches.

@@ -79,7 +79,7 @@ class Compute:
 
     @property
     def is_associative(self) -> bool:
-        """Whether it is a scan whose body may be called in any order of brackets."""
+        """Whether it is an associative scan."""
         return combiner_of(self.op) == ASSOCIATIVE_SCAN
 
     @property

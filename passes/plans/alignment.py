@@ -18,8 +18,8 @@ _PART: Final = "%part"  # prefix of symbols for quotients; no dim or symbol of a
 
 @dataclass(frozen=True)
 class Needs:
-    """What a kernel needs to be multiples of 16: the ``names`` of arguments, symbols and bounds; the ``proven`` ones
-    among them; and for the others the expressions to be ``tested`` at launch."""
+    """The requirements of a kernel on alignment: the ``names`` of arguments, symbols and bounds that must be multiples
+    of 16; those of them that are ``proven`` to be; and for the others the expressions to be ``tested`` at launch."""
 
     names: tuple[str, ...]
     proven: tuple[str, ...]

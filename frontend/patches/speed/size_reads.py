@@ -1,7 +1,7 @@
-"""How the code that Dynamo generates for a frame reads the sizes that a graph takes as arguments.
+"""Makes the code that Dynamo generates for a frame read the sizes of arguments directly.
 
 Dynamo's own functions leave Dynamo and enter it again for each size, 2 us each, so that Python code that a tensor
-subclass runs for its size is not compiled. A plain tensor runs no such code, and is asked directly.
+subclass runs for its size is not compiled. A plain tensor runs no such code, and its size is read directly.
 """
 
 from __future__ import annotations
