@@ -72,7 +72,8 @@ def batching_kernel(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _below() -> Any:
-    """While entered, operators run one level of ``vmap`` below."""
+    """While entered, the dispatch key of ``vmap`` is excluded: operators run on the tensors inside of the batched
+    ones."""
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(BATCHED))
 
 

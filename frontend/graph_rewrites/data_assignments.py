@@ -184,7 +184,8 @@ def _make_graph(gm: GraphModule, part: Part, shown: dict[Node, Node], entry: boo
 
 
 def _require_closed(part: Part) -> None:
-    """CompileError where a scope (such as ``no_grad``) is entered in one part and left in another."""
+    """CompileError if autocast is entered in one part and left in another, or if a part is inside of a transform of
+    torch.func."""
     enter, leave = autocast_scopes()
     targets = [node.target for node in part.nodes]
     if targets.count(enter) != targets.count(leave) or any(map(is_of_transforms, targets)):

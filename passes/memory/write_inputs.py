@@ -227,8 +227,8 @@ class _Function:
         return all(a == b or self.facts.equal(a, b) for a, b in pairs)
 
     def _copied(self, value: ir.Value) -> ir.Value | None:
-        """The tensor that a launch copies, if it does nothing else and the tensor is the argument, or can be in the
-        memory of the copy."""
+        """The tensor that a launch copies, if the launch does nothing else, and the tensor is the argument or may share
+        memory with the copy."""
         launch = _launch_of(value)
         if launch is None or len(launch.results) != 1 or len(self._inputs(launch)) != 1:
             return None
@@ -270,7 +270,7 @@ class _Function:
         empty.erase()
 
     def _at_argument(self, value: ir.Value) -> None:
-        """Moves a bind or view of the value to the argument's memory."""
+        """Gives the binds of the value the storage offset of the argument."""
         for bound in [use.owner.operation for use in self.argument.uses if use.owner.operation.name == "symshape.bind"]:
             for use in value.uses:
                 if (bind := use.owner.operation).name == "symshape.bind":

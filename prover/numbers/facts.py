@@ -354,7 +354,7 @@ class Facts:
         return [*map(len, self._caches)]
 
     def _forget_since(self, counts: Sequence[int]) -> None:
-        """Drops negative answers cached since ``counts``, when less was known, and keeps proofs."""
+        """Drops answers cached since ``counts``, when less was known, except for proofs."""
         for i, (cache, count) in enumerate(zip(self._caches, counts)):
             for key in list(islice(reversed(cache), len(cache) - count)):
                 if i > 1 or not cache[key]:

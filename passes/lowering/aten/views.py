@@ -60,7 +60,8 @@ def _group(b: Builder, source: Sequence[Expr], target: Sequence[Expr], i: int, j
 
 
 def _rest_agrees(b: Builder, source: Sequence[Expr], target: Sequence[Expr]) -> bool:
-    """Whether both sides end together: trailing dims of size 1 belong to the last group."""
+    """Whether the remaining dims of both sides are empty or nonempty alike: trailing dims of size 1 belong to the last
+    group."""
     return bool(source) == bool(target)
 
 
