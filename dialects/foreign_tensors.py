@@ -26,7 +26,7 @@ class Foreign:
 
 def foreign_of(bind: Any) -> Foreign | None:
     """The Foreign of a ``symshape.bind``'s tensor; None if kernels can read it."""
-    if not len(bind.operation.attributes):  # as nearly all: this is asked of every tensor, after every pass
+    if not len(bind.operation.attributes):  # the usual case; this runs for every tensor, after every pass
         return None
     device, negated = bound_device(bind), is_negated(bind)
     if not device and not negated:

@@ -10,7 +10,7 @@ VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 STRING = r'"(?:[^"\\]|\\.)*"'
 _HEAD = re.compile(r'(\s*(?:%[\w$.:, %-]+ = )?)"([\w.]+)"\(([^()]*)\)')
 _KEY = re.compile(rf"([\w$.]+|{STRING})\s*(=?)\s*")
-# Brackets count, but for those of arrows and comparisons, and those in strings.
+# Brackets count, except in arrows, comparisons and strings.
 _MARK = re.compile(rf"{STRING}|->|>=|<=|[()\[\]{{}}<>,\s]")
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from symshape.artifact.constraint_checks import CheckText, error_of
 
-# What a condition's text may call (``Condition.python``).
+# The functions that a condition's text may call (``Condition.python``).
 _FUNCTIONS: dict[str, object] = {
     "__builtins__": {},
     **{function.__name__: function for function in (abs, float, max, min, round)},

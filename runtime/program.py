@@ -282,7 +282,9 @@ def _error_code(slot: Any) -> int:
     once."""
     if isinstance(slot, ctypes.c_int64):
         return slot.value
-    word = ctypes.c_int64.from_address(slot.data_ptr())  # a replay of a CUDA graph asks too, and a tensor takes 3 us
+    word = ctypes.c_int64.from_address(
+        slot.data_ptr()
+    )  # replays of CUDA graphs read it too, and a tensor read takes 3 us
     code = word.value
     if code:
         word.value = 0

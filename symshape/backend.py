@@ -180,7 +180,7 @@ class _TracedGraphs:
         _add_guards(graph, env, self.assumed, self.timings)
         compiled, run = _compiled_graph(graph, self.options, kind, self.reports is not None, self.entry)
         log_output_code(compiled)
-        if self.options.stage:  # a report that was kept on disk is read when it is asked for
+        if self.options.stage:  # a report from disk is decoded on use
             self.staged.append(compiled.report)
         if self.reports is not None:
             compiled.report.timings[:0], self.timings[:] = self.timings, []  # the first graph's report has them

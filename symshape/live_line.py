@@ -110,7 +110,7 @@ class _Line(threading.Thread):
                 stream.write(CLEAR)
                 stream.flush()
         except (OSError, ValueError):
-            pass  # the terminal is gone, or the stream closed: there is nobody to tell
+            pass  # the terminal is gone, or the stream closed
         finally:
             LINE.release()
 

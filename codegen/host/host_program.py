@@ -114,7 +114,7 @@ class Writer:
         self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
         self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
-        self.returned: set[ir.Value] = set()  # tensors of which callers see the strides
+        self.returned: set[ir.Value] = set()  # tensors whose strides callers see
         self.least: dict[str, int] = {}  # of symbols
         self.tensors: dict[ir.Value, Held] = {}  # those that stand for a value of another shape or type
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses

@@ -172,7 +172,7 @@ class SplitWriter:
             if self.plan.sweeps[k].reductions:
                 yield _COMBINE, k
 
-    # What is where.
+    # Addresses in the workspace.
 
     def _online(self, k: int) -> list[Online]:
         """The online sums of a sweep."""

@@ -43,7 +43,7 @@ from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
 from symshape.prover.numbers.facts import Facts, Row
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 
-# Modules that stand between who asks and the environment.
+# Modules between the code that evaluates a condition and the environment.
 _ASKING = (
     __name__,
     "symshape.frontend.patches.speed.symbolic_arithmetic",
@@ -90,7 +90,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.uncacheable_answers = 0  # the number of answers that are right for the asking code alone
         self.decided: dict[Any, bool] = {}  # conditions with a guard, as they were evaluated
         self.unit_stride_sizes: set[Any] = set()  # of dims with stride 1 that had another one at the first call
-        self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
+        self._asked: dict[Any, tuple[Any, Origin]] = {}  # framework's and user's line -> a guard's location, origin
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
         start_caching(self)
@@ -130,7 +130,7 @@ class GeneralShapeEnv(ShapeEnv):
         fallback_value: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        note()  # tracing has no steps, and asks all the time
+        note()  # tracing has no steps, but evaluates conditions often
         if (size_oblivious or fallback_value is not None) and not self.hints_only:
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:

@@ -15,10 +15,10 @@ ON_INTEGERS = (
     "add", "sub", "mul", "int_floordiv", "eq", "ne", "lt", "le", "gt", "ge", "sym_max", "sym_min",
 )  # fmt: skip
 ON_BOOLEANS = ("and_", "or_")
-BINARY = (*ON_INTEGERS, *ON_BOOLEANS)  # methods of SymNode; `mod` asks for the ranges of symbols, and is not here
+BINARY = (*ON_INTEGERS, *ON_BOOLEANS)  # methods of SymNode; not `mod`, which reads the ranges of symbols
 ATTRIBUTE = "symshape_memory"  # of a shape environment
 
-# What a SymNode is made of: its expression, type, value at the first call, and whether it is a sum of symbols.
+# The parts of a SymNode: its expression, type, hint, and whether it is a sum of symbols.
 Parts = tuple[Any, type, Any, bool]
 
 

@@ -217,7 +217,7 @@ def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
         if _is_open(shapes):
             given = tuple(repeated(given))
         elif any(is_general(size) for shape in shapes for size in shape):
-            given = tuple(_widened(given))  # the usual rule asks of each size whether it is another one, 1 for instance
+            given = tuple(_widened(given))  # the usual rule would guard on each size, being 1 for instance
         return usual(*given, **options)
 
     return tensors

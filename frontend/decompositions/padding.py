@@ -56,7 +56,7 @@ def _require_elements(size: Size, amounts: Sequence[Size]) -> None:
         return
     left = size
     for amount in amounts:
-        left = left + torch.sym_min(amount, 0)  # asks for no sign
+        left = left + torch.sym_min(amount, 0)  # no guard on the sign
         if left < 0:
             raise RefusedCall("narrow(): length must be non-negative.")
 

@@ -69,7 +69,7 @@ def keep_draws(joint: torch.fx.GraphModule) -> None:
         if is_recomputed(node) and isinstance(node.target, _HIGHER_ORDER):
             _save(node)  # the partitioner gives no state to these
         if not is_recomputed(node):
-            # What a user's function for its gradient does has no tag.
+            # Nodes of the backward of a user's autograd.Function have no tag.
             forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")
             node.meta["partitioner_tag"] = "must_be_in_forward" if forward else "must_be_in_backward"
 

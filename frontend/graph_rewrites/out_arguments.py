@@ -79,7 +79,7 @@ def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
     with node.graph.inserting_before(node):
         made = node.graph.call_function(node.target, node.args, plain)  # type: ignore[arg-type]
     made.meta = {**node.meta, "example_value": found}
-    torch.autograd.graph.increment_version(targets)  # what the tracer knows of their numbers is no longer so
+    torch.autograd.graph.increment_version(targets)  # invalidates what the tracer knows of their values
     node.target, node.args, node.kwargs = copy_each_, (node.kwargs["out"], made), {}
     return outs if single else _like(found, targets)
 

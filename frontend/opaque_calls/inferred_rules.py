@@ -86,7 +86,7 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
     refused = why_not_run(op, probe)
     inside = is_differentiated_inside(op, (args, kwargs))
     if is_for_all_devices(op) and not inside:
-        with contextlib.suppress(Exception):  # what NumPy or the data is asked for
+        with contextlib.suppress(Exception):  # a rule that needs NumPy or data
             return traced_by_its_kernel(op, args, kwargs)
     if refused:
         raise NoFakeRule(op, refused, traced_line_now())
@@ -136,7 +136,7 @@ def why_not_run(op: Any, probe: bool) -> str:
     return f"{_NO_SYMBOL} {held} ({_NOT_SYMBOLIC[held]})" if held else ""
 
 
-# Types of which PyTorch's dispatcher asks for the value.
+# Types of arguments whose value PyTorch's dispatcher reads.
 _NOT_SYMBOLIC = {
     "int": "SymInt can be one",
     "float": "Scalar can be one",

@@ -287,7 +287,7 @@ class _Experiment:
             args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
             try:
                 with observed_operators() as seen, warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of inputs that nobody has
+                    warnings.simplefilter("ignore")  # about made-up inputs
                     result = self.call.op(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - whatever it raises for inputs that it does not like
                 self.error = error
@@ -405,7 +405,7 @@ class _Rules:
         if formula is None or (self.by_values and (formula.variables or formula.text == "0")):
             return None
         if any(len({values[name] for values, _ in samples}) < _FEWEST_VALUES for name in formula.variables):
-            return None  # a dim, of which there are two: a line goes through any two points
+            return None  # a dim with two observed values: a line fits any two points
         trusted = not self.fixed or (len(formula.variables) == 1 and formula.text == formula.variables[0])
         return formula if trusted else None
 

@@ -114,7 +114,7 @@ class Probe:
                 versions = [version_of(t) for t in operands]
                 try:
                     with observed_operators() as seen, warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # of sizes that nobody has
+                        warnings.simplefilter("ignore")  # about made-up sizes
                         result = self.call(operands, sizes)
                 except NotOpaque:
                     raise
@@ -130,7 +130,7 @@ class Probe:
             self.random |= seen.random
             self.by_values |= seen.sizes_of_values
             taken = {storage_of(t) for t in operands}
-            # Whether an empty tensor is that of an operand nobody can see.
+            # It is not visible whether an empty tensor is an operand's.
             self.shares |= any(t.numel() and storage_of(t) in taken for t in pytree.tree_leaves(result))
             return True
         return False

@@ -21,7 +21,7 @@ def is_close(
     in_data = input.is_floating_point() and (has_unbacked_sizes(input) or has_unbacked_sizes(other))
     if not in_data or input.dtype != other.dtype or rtol < 0 or atol < 0:
         return torch.isclose(input, other, rtol, atol, equal_nan).all()
-    difference = (input - other).abs()  # as isclose has it, which asks whether there are elements
+    difference = (input - other).abs()  # as isclose, which guards on emptiness
     close = (input == other) | (difference.isfinite() & (difference <= atol + (rtol * other).abs()))
     return (close | (input.isnan() & other.isnan()) if equal_nan else close).all()
 

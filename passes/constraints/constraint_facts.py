@@ -17,8 +17,8 @@ from symshape.prover.solver.condition_store import ConditionStore
 from symshape.prover.solver.presburger import Limits
 
 Answer = Literal["proven", "refuted", "unknown"]
-_MOST_ALTERNATIVES = 4  # of an "or", each proof of which needs facts of its own
-# What the constraint store may do for one question (some milliseconds), and the most facts that it is asked about.
+_MOST_ALTERNATIVES = 4  # of an "or"; the proof of each needs a copy of the facts
+# The constraint store's budget for one query (some milliseconds), and the most facts that are passed to it.
 _LIMITS = Limits(operations=1024, sets=16)
 _MOST_FACTS = 64
 

@@ -111,7 +111,7 @@ class _Planner:
         node = grouping.graph.producer.get(value)
         simple = tuple(self.simplify(e) for e in map_)
         if node is not None and node in self.group.placements:
-            # It is at hand wherever the kernel is, also where a guarded read need not be defined.
+            # It is available at every point of the kernel, also where a predicated read is undefined.
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if not self._same(placed, simple):
                 raise CompileError("a kernel reads a value of its own at another point", where=str(node.op.location))

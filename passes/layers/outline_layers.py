@@ -118,7 +118,7 @@ class _Writer:
         operations = [(op.name, op) for view in block.operations for op in (view.operation,)]
         first = found.operations[0][0]
         symbols = {symbol_name(op): op for name, op in operations if name in SYMBOLS and op.is_before_in_block(first)}
-        # What is known of sizes that come later is not known to a layer.
+        # A layer does not know facts about sizes that are defined later.
         known = [c for c in known_conditions(operations, self.outer) if c.symbols <= symbols.keys()]
         self.conditions, names = _tied(known, self._symbols_used())
         self.symbols = [op for name, op in symbols.items() if name in names]

@@ -23,7 +23,7 @@ from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.prover.numbers.expr import Expr, product
 
 _SHORTEST: Final = 12  # operations of a layer
-_PERIODS: Final = 16  # distances at which operations are most often alike, of which runs are looked for
+_PERIODS: Final = 16  # the most frequent distances of equal operations, which are searched for runs
 _CANDIDATES: Final = 4  # periods that are looked at closely
 _WHOLE: Final = 1000  # what it costs to compute in two kernels what would be computed in one
 # What fusion computes again in each kernel that reads it, rather than keep it in memory.
@@ -168,7 +168,7 @@ class _Reader:
         self.items: list[_Item] = []
         self.kinds: list[int] = []
         self.alone: set[int] = set()  # items that are no part of a layer
-        self.counts: dict[ir.Value, Expr | None] = {}  # of elements, where that was asked
+        self.counts: dict[ir.Value, Expr | None] = {}  # of elements, computed on demand
         self.light: dict[int, _Light] = {}  # by a number of layers
         numbers: dict[Hashable, int] = {}
         for name, op in operations:

@@ -30,7 +30,7 @@ from symshape.dialects.types import dtype_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.memory.data_errors import errors_of, move_errors_up
 
-# What reads tensors and hands on none of their memory, besides library calls that are declared to be so.
+# Ops that read tensors and pass on none of their memory, besides library calls that are ``fresh``.
 _READERS = ("host.launch", "host.attention", "symshape.unbacked_symbol")
 
 

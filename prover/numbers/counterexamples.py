@@ -15,7 +15,7 @@ Model = dict[str, int]
 _WANTED: Final = 3  # models; what is false is nearly always false at one of them
 _TRIES: Final = 12
 _SEARCHES: Final = 4  # of one store of facts, which may have models that are hard to find, or none
-# What is added to the least value of a symbol in the first tries, by its position: different values, some large.
+# Added to the minimum of a symbol in the first tries, by its position: different values, some large.
 _STEPS: Final = (
     (2, 3, 5, 7, 11, 13, 17, 19, 23),
     (97, 1009, 53, 389, 211, 701, 31, 503, 149),

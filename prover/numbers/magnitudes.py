@@ -10,7 +10,7 @@ from typing import Any, Final
 from symshape.prover.numbers.expr import Expr, Function, product
 from symshape.prover.numbers.facts import INT64_MAX, Facts
 
-# Elements of a tensor, and so each of its sizes: addresses of processors have 48 bits, of which one byte is the least
+# Elements of a tensor, and so each of its sizes: addresses have 48 bits, and an element at least one byte
 # that an element takes.
 _MOST_ELEMENTS: Final = 2**48
 

@@ -22,7 +22,7 @@ Names = Callable[[Any], str]
 _CACHE_SIZE: Final = 1 << 13
 _MAX_POWER: Final = 16
 _MOST_RUNS, _MOST_BITS = 4, 62  # of a mask of bits
-# Functions of PyTorch's that have integer values, of which it does not say so.
+# Functions of PyTorch's with integer values that do not declare it.
 _ON_BITS: Final = frozenset({"BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor", "RShift"})
 
 

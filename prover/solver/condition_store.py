@@ -207,7 +207,7 @@ class ConditionStore:
         def suffices(part: list[Fact]) -> bool:
             return impossible([fact.condition for fact in part], goal, self._presburger, budget)
 
-        # The quick tier is told of facts that have nothing to do with the goal: leaving them out one by one costs much.
+        # The fast engine also gets facts unrelated to the goal: removing them one by one is expensive.
         return tuple(fact.reason for fact in smallest(connected(facts, goal), suffices))
 
     def _contradiction(self, state: State, fact: Fact, used: Iterable[int]) -> ContradictionError:

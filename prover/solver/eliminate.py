@@ -46,7 +46,7 @@ def _of_remainder(expr: Expr) -> Solution | None:
     if not isinstance(atom, Function) or atom.kind != "mod":
         return None
     base, modulus = atom.args[0], atom.args[1].as_int()
-    # Not the polynomial's constant, of which the base of the remainder may hold a part.
+    # Not the polynomial's constant, a part of which may be in the base of the remainder.
     constant = sum(coefficient for coefficient, atoms in expr.terms if not atoms)
     rest = -constant * varying[0][0]
     linear = {monomial: c for monomial, c in base._polynomial.items() if monomial}

@@ -97,7 +97,7 @@ def _refine(
         outcome = _solve(state, goal, positions, presburger, budget)
         if outcome.kind == "unsat":
             return Found("unsat", used=frozenset[int]().union(*(state.entries[p].used for p in positions)))
-        if base is not None and far and attempt == 0:  # not before: most of what minimising asks is unsatisfiable
+        if base is not None and far and attempt == 0:  # not before: most queries of minimisation are unsatisfiable
             near = some_moved(state, goal, base, names, presburger, budget)
             if near is not None:
                 return Found("sat", near)

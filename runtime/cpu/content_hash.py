@@ -115,7 +115,7 @@ def _fold() -> str:
     return "\n".join([*lines, "  br label %words"])
 
 
-# What is behind the last stripe: words, then bytes.
+# The rest after the last stripe: words, then bytes.
 _REST = f"""
 words:
   %w = phi i64 [ %i, %fold ], [ %w_next, %word ]

@@ -81,7 +81,7 @@ class _Entries:
     def __init__(self, fn: Any) -> None:
         self.modules = ModuleState(fn)
         self.has_modules = bool(self.modules.modules)
-        self.flat: dict[int, GuardTree] = {}  # by the number of arguments, none of which is a container
+        self.flat: dict[int, GuardTree] = {}  # by the number of arguments; none is a container
         self.nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs), and the forms of nested tensors
 
     def trees(self) -> list[GuardTree]:

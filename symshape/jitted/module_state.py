@@ -49,7 +49,7 @@ class ModuleState:
         others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
         others += global_hooks() if self.modules else []
         self._tables = [*tensors, *others]
-        # What is empty shows in its length alone.
+        # An empty container is identified by its length alone.
         self._tensors: list[Any] = [table.values() for table in tensors if table]
         self._names: list[Any] = [table for table in tensors if table]
         self._structure: list[Any] = [table.values() for table in others if table]

@@ -121,7 +121,7 @@ def _watching(own: Any, note: Callable[[], None]) -> Any:
         def __exit__(self, *_: object) -> None:
             own.lock.release()
 
-    class Watching(type(own)):  # type: ignore[misc]  # NumPy asks for the class of what it seeds
+    class Watching(type(own)):  # type: ignore[misc]  # NumPy tests the class of a generator that it seeds
         capsule, lock = own.capsule, Lock()
 
         @property

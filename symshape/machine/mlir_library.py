@@ -28,7 +28,7 @@ def load_mlir() -> None:
         try:
             loader.start()
         except RuntimeError:
-            return  # there are no more threads, or the interpreter ends: then on the stack at hand
+            return  # there are no more threads, or the interpreter ends: then on the present stack
         finally:
             threading.stack_size(usual)
     loader.join()

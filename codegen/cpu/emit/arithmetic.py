@@ -18,7 +18,7 @@ from symshape.prover.numbers.expr import Expr
 Operation = Callable[[State, Instr, list[str], str, bool], str]  # (state, instruction, names, element type, uniform)
 
 # None may be contracted: a value is rounded the same in each kernel and loop that computes it, so that ``y - y.amax()``
-# is 0 somewhere, as in eager mode. What gains by a fused multiplication says so (``math.fma``).
+# is 0 somewhere, as in eager mode. Operations that gain from a fused multiply-add use ``math.fma``.
 _PLAIN = (
     "arith.addf arith.subf arith.mulf arith.divf arith.negf "
     "arith.addi arith.subi arith.muli arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi "

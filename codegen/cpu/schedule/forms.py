@@ -73,7 +73,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     ones = with_ones(kernel, names) if names else kernel
     if not names or not _is_cheaper(ones, kernel):
         return _forms_of(kernel, target)
-    several = len(names) > 1  # of which some may be 1 and others not: that is the usual form
+    several = len(names) > 1  # some may be 1 and others not: for these the usual form
     usual, *others = _forms_of(kernel if several else with_more(kernel, names), target)
     found = [*_where(_forms_of(ones, target), "_ones", [(Expr.symbol(name), 1, 1) for name in names]), *others]
     if several:

@@ -20,7 +20,7 @@ from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, sch
 from symshape.prover.numbers.expr import Atom, Expr, Function
 from symshape.prover.numbers.facts import Facts
 
-_MOST = 8  # pieces; what is not decided then is asked at each point, as without pieces
+_MOST = 8  # pieces; further comparisons are evaluated at each point
 _MOST_CODE = 256  # cheap operations in all of them together, for the sake of compile time
 _FREE = ("index", "constant", "arith.index_cast")  # outside of the loop, or part of other operations
 _READS = ("load", "extract")

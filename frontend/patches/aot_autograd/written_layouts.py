@@ -87,7 +87,7 @@ class _Order(_Addresses):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost: set[tuple[int, bool]] = set()  # storages of which some tensor now has a storage of its own
+        self.lost: set[tuple[int, bool]] = set()  # storages of tensors that now have their own storage
 
     def read(self, x: Any) -> None:
         super().read(x)

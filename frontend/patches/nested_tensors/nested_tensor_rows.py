@@ -78,7 +78,7 @@ ROWS: tuple[Patch, ...] = (
             Takes(f"{VIEWS}._padded_dense_to_jagged_forward", "fake_mode, func, padded, offsets, total_L"),
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
         ),
-        versions=Versions(last="2.12"),  # since 2.13 it is asked whether it is None
+        versions=Versions(last="2.12"),  # since 2.13 PyTorch tests whether it is None
     ),
     Patch(
         "products of nested tensors",

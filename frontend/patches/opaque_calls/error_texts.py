@@ -20,7 +20,7 @@ def message_of_symbolic_sizes() -> str:
     tensor = mode.from_tensor(torch.ones(4, 5), symbolic_context=context)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it asks for is deprecated
+            warnings.simplefilter("ignore")  # the function is deprecated
             torch._C._to_dlpack(tensor)
     except RuntimeError as error:
         return (

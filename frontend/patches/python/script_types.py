@@ -11,7 +11,7 @@ from torch._dynamo.variables import BuiltinVariable, SkipFunctionVariable
 
 from symshape.frontend.patches.patch import Changes
 
-_REFUSED = (dict, list, tuple)  # eager mode asks for the types of their elements, and raises an error
+_REFUSED = (dict, list, tuple)  # eager mode tests the types of their elements, and raises an error
 
 
 def script_types_are_types(changes: Changes) -> None:

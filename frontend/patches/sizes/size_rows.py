@@ -30,7 +30,9 @@ ROWS: tuple[Patch, ...] = (
         zero_one_specialisation.zero_and_one_are_sizes,
         "each size that is 0 or 1 at the first call would become constant, with a graph of its own",
         (
-            HasLocal("torch._dynamo.utils.run_node", "node"),  # identifies who asks (question_origins.py)
+            HasLocal(
+                "torch._dynamo.utils.run_node", "node"
+            ),  # identifies the operator that guards (question_origins.py)
             HasLocal(f"{FAKE_MODE}.__torch_dispatch__", "func"),
             Takes(
                 f"{SIZES}.ShapeEnv.create_symbol",

@@ -12,7 +12,7 @@ from symshape.dialects.types import FLOATS, NATIVE
 from symshape.passes.lowering.aten.builder import Tensor, Unsupported
 from symshape.prover.numbers.expr import Expr
 
-# What a Python float is next to integers; PyTorch's default dtype.
+# The type of a Python float beside integers; PyTorch's default dtype.
 DEFAULT_FLOAT = "f32"
 # Signed integers hold all smaller ones; "ui8" needs i16.
 _RANK = {"i1": 0, "ui8": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "bf16": 5, "f32": 6, "f64": 7}

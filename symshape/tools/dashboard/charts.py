@@ -10,7 +10,7 @@ from symshape.tools.dashboard.figures import FIGURES, OURS, TITLES, ModelFigures
 from symshape.tools.dashboard.history import Run
 from symshape.tools.plots import Axes, Panel, Series, lines, points
 
-# What is plotted for each model, relative to a way that has it.
+# The figures that are plotted for each model, relative to a way that has them.
 _SHOWN = ("over_eager", "first", "memory", "kernels")
 _TRENDS = ("over_eager", "first", "compile", "memory", "graphs", "kernels")
 
