@@ -17,6 +17,7 @@ must be equal). The call is then traced again, with each answer that of the size
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -393,6 +394,7 @@ def _is_asked_for_layout() -> bool:
     return overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def if_larger(condition: Any) -> bool | None:
     """What a condition on sizes is if each of them, and each quotient, is at least 2; None if that depends on more."""
     if not isinstance(condition, sympy.core.relational.Relational):

@@ -316,6 +316,8 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Ne(a * b, 0)) is True
     assert if_larger(sympy.Eq(a, b)) is None
     assert if_larger(sympy.Lt(a, b)) is None
+    found = if_larger.cache_info().hits
+    assert if_larger(sympy.Lt(a, b)) is None and if_larger.cache_info().hits == found + 1  # asked for each tensor
 
 
 def _running(x: torch.Tensor) -> torch.Tensor:
