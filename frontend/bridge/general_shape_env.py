@@ -401,7 +401,7 @@ def if_larger(condition: Any) -> bool | None:
         return None
     parts = {*condition.atoms(FloorDiv), *condition.free_symbols}
     larger = {part: sympy.Dummy(nonnegative=True, integer=True) + 2 for part in parts}
-    left, right = (side.subs(larger, simultaneous=True) for side in condition.args)
+    left, right = (side.xreplace(larger) for side in condition.args)  # of nested quotients the outermost
     difference = sympy.expand(left - right)
     if isinstance(condition, (sympy.Eq, sympy.Ne)):
         equal = True if difference.is_zero else False if difference.is_nonzero else None

@@ -309,6 +309,7 @@ def test_an_answer_for_a_layout_is_none_for_a_slice(wrap: Callable[..., Any]) ->
 
 def test_conditions_as_if_larger() -> None:
     import sympy
+    from torch.utils._sympy.functions import FloorDiv
 
     a, b = sympy.symbols("s0 s1", nonnegative=True, integer=True)
     assert if_larger(sympy.Lt(a, a * b, evaluate=False)) is True
@@ -316,6 +317,9 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Ne(a * b, 0)) is True
     assert if_larger(sympy.Eq(a, b)) is None
     assert if_larger(sympy.Lt(a, b)) is None
+    nested = FloorDiv(FloorDiv(a, 4) + 1, 2)  # the outermost quotient is what is at least 2
+    assert if_larger(sympy.Lt(3 * nested * b, 2)) is False and if_larger(sympy.Lt(nested, 3)) is None
+    assert if_larger(sympy.Eq(nested, FloorDiv(a, 4))) is None and if_larger(sympy.Ne(nested * a, b)) is None
     found = if_larger.cache_info().hits
     assert if_larger(sympy.Lt(a, b)) is None and if_larger.cache_info().hits == found + 1  # asked for each tensor
 
