@@ -455,6 +455,12 @@ def symbol_range(symbol: Any) -> tuple[int, int, int]:
     return _number(symbol, "min"), _number(symbol, "max"), divisor
 
 
+def symbol_hint(symbol: Any) -> int | None:
+    """The size first seen of a symbol; None where there is none."""
+    hint = _number(symbol, "hint") if "hint" in symbol.operation.attributes else -1
+    return None if hint == -1 else hint
+
+
 def reading_of(unbacked: Any) -> tuple[str, int]:
     """(kind, dim) of a ``symshape.unbacked_symbol``; the dim is 0 where the kind needs none."""
     dim = _number(unbacked, "dim") if "dim" in unbacked.operation.attributes else 0

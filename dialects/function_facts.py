@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symshape.dialects.accessors import symbol_name, symbol_range
+from symshape.dialects.accessors import symbol_hint, symbol_name, symbol_range
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.symbols import SYMBOLS
@@ -93,6 +93,6 @@ _NO_WORK = frozenset({*SYMBOLS, "symshape.bind", *_KNOWN})
 
 
 def row_of(op: Any) -> Row:
-    """The range and divisor that a symbol's op states."""
+    """The range, the divisor and the size first seen that a symbol's op states."""
     low, high, divisor = symbol_range(op)
-    return Row(None if low <= -INT64_MAX else low, None if high >= INT64_MAX else high, divisor)
+    return Row(None if low <= -INT64_MAX else low, None if high >= INT64_MAX else high, divisor, symbol_hint(op))

@@ -96,7 +96,8 @@ def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
 
 
 def _facts(env: Any, conditions: Sequence[Known]) -> Facts:
-    facts = Facts({name: Row(*symbol_range(env, symbol)) for name, symbol in symbols_of(env).items()})
+    symbols = symbols_of(env).items()
+    facts = Facts({name: Row(*symbol_range(env, one), seen=symbol_hint(env, one)) for name, one in symbols})
     for one in conditions:
         learn(facts, one.condition)
     return facts

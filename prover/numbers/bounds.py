@@ -22,6 +22,13 @@ Range = tuple[Expr | None, Expr | None]
 
 _FUEL: Final = 100
 _MAX_DEPTH: Final = 24
+_MOST_SHARED: Final = 1 << 16  # a key is some hundred bytes, and most expressions are kept by others anyway
+
+# An expression, and the ranges of all symbols that its bounds depend on, by name.
+Question = tuple[Expr, tuple[tuple[str, Expr | None, Expr | None], ...]]
+# Lower bounds, whatever facts they were found for. The facts of two passes over a function, or of two kernels of a
+# graph, are made anew, and mostly ask the same of the same ranges.
+_SHARED: dict[Question, int | None] = {}
 
 
 class Bounds:
@@ -46,6 +53,9 @@ class Bounds:
             return value
         if expr in self._lower:
             return self._lower[expr]
+        question = expr, tuple((name, *self._range_of(name)) for name in sorted(self._tied(expr.atoms)))
+        if question in _SHARED:
+            return self._lower.setdefault(expr, _SHARED[question])
         if not self._open:
             self._fuel = _FUEL
         self._fuel -= 1
@@ -61,7 +71,9 @@ class Bounds:
         finally:
             self._open.discard(expr)
         if self._fuel >= 0 or not self._open:
-            self._lower[expr] = result
+            if len(_SHARED) >= _MOST_SHARED:
+                forget_shared_bounds()
+            self._lower[expr] = _SHARED[question] = result
         return result
 
     def upper(self, expr: Expr) -> int | None:
@@ -224,6 +236,11 @@ class Bounds:
         if scaled < 0:
             return -(-scaled // max(least or 1, 1))
         return -(-scaled // greatest) if greatest is not None else int(scaled > 0)
+
+
+def forget_shared_bounds() -> None:
+    """Bounds are found anew for facts that are made from now on."""
+    _SHARED.clear()
 
 
 def _by_power(shown: Polynomial, atom: Atom) -> dict[int, Polynomial]:

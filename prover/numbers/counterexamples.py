@@ -38,8 +38,10 @@ class Conditions:
 
 @dataclass
 class Counterexamples:
-    """Models (satisfying assignments) of facts, found on first use and kept while facts are added."""
+    """Models (satisfying assignments) of facts, found on first use and kept while facts are added. ``seen``: values
+    that the symbols had together, at which facts that are guards hold, however hard these are to satisfy."""
 
+    seen: Model = field(default_factory=dict)
     found: list[Model] = field(default_factory=list)
     searches: int = 0
     _current: bool = False
@@ -47,7 +49,7 @@ class Counterexamples:
 
     def copy(self) -> Counterexamples:
         """A copy for a set of facts that extends this one."""
-        return Counterexamples([dict(model) for model in self.found], self.searches)
+        return Counterexamples(self.seen, [dict(model) for model in self.found], self.searches)
 
     def facts_changed(self) -> None:
         """Facts were added: models are tested again before their next use."""
@@ -68,11 +70,17 @@ class Counterexamples:
 
     def _update(self, conditions: Conditions) -> None:
         self.found = [model for model in self.found if _complete(model, conditions) and _holds(model, conditions)]
-        if self.found or self.searches >= _SEARCHES:
-            return
-        self.searches += 1
-        for number in range(_TRIES):
-            model: Model = {}
+        if not self.found and self.searches < _SEARCHES:
+            self.searches += 1
+            self._try({}, conditions, _TRIES)
+        if not self.found and self.seen:
+            for factor in range(1, _WANTED + 1):  # twice the sizes often fit as well, and are another model
+                self._try({name: factor * value for name, value in self.seen.items()}, conditions, 1)
+
+    def _try(self, start: Model, conditions: Conditions, tries: int) -> None:
+        """Takes what can be made of values of some symbols by choosing the others in so many ways."""
+        for number in range(tries):
+            model = dict(start)
             if _complete(model, conditions, number) and _holds(model, conditions) and model not in self.found:
                 self.found.append(model)
                 if len(self.found) == _WANTED:

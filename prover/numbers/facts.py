@@ -23,11 +23,13 @@ INT64_MAX: Final = 2**63 - 1  # a bound that says nothing: as far as the numbers
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The range of a symbol (None: no bound) and a positive number that divides it."""
+    """The range of a symbol (None: no bound), a positive number that divides it, and a value that it had (None: not
+    known) together with those of the other symbols: a question that is false there is not searched for a proof."""
 
     min: int | None
     max: int | None
     divisor: int = 1
+    seen: int | None = None
 
 
 class Facts:
@@ -48,7 +50,7 @@ class Facts:
         self._by_atom: dict[Atom, list[int]] = {}  # atom -> positions of the nonnegatives that it occurs in
         self._indexed = 0  # how many of them are in there
         self._multiples: list[tuple[Expr, Expr]] = []
-        self._counterexamples = Counterexamples()
+        self._counterexamples = Counterexamples({name: row.seen for name, row in rows.items() if row.seen is not None})
         self._forget_answers()
         for name, row in rows.items():
             self._rows[name] = replace(row, divisor=1)
@@ -233,6 +235,8 @@ class Facts:
             return known.as_int() == 0
         if self._zeros and self._reduces_to_zero(known):
             return True
+        if self._refuted(known) or self._refuted(-known):  # a model of one side spares the proof of the other
+            return False
         return self._proven(known) and self._proven(-known)
 
     def normal(self, expr: Expr | int) -> Expr:
@@ -341,13 +345,17 @@ class Facts:
 
     def _search(self, known: Expr, combined: int) -> bool:
         """``_proven`` without the cache."""
-        # Values would be chosen of ranges that are not known yet.
-        if not self._open_ranges and self._counterexamples.refute(known, self._conditions):
+        if self._refuted(known):
             return False
         low = self._bounds.lower(known)
         return (low is not None and low >= 0) or any(
             self._proven(rest, combined + 1) for rest in islice(self._less_assumed(known), _ATTEMPTS[combined])
         )
+
+    def _refuted(self, known: Expr) -> bool:
+        """Whether known >= 0 is false at one of the models; not while values would be chosen of ranges that are not
+        known yet."""
+        return not self._open_ranges and self._counterexamples.refute(known, self._conditions)
 
     def _counts(self) -> list[int]:
         """The sizes of all caches, to tell new answers from old ones."""

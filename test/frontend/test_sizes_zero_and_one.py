@@ -324,6 +324,11 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Eq(b - last, 1)) is True
     assert if_larger(sympy.Eq(b - last, 0)) is False
     assert if_larger(a * Mod(b + 2, sympy.Max(1, b)) < 2) is None  # 0 where b is 2
+    nested = FloorDiv(FloorDiv(a, 4) + 1, 2)  # the outermost quotient is what is at least 2
+    assert if_larger(sympy.Lt(3 * nested * b, 2)) is False and if_larger(sympy.Lt(nested, 3)) is None
+    assert if_larger(sympy.Eq(nested, FloorDiv(a, 4))) is None and if_larger(sympy.Ne(nested * a, b)) is None
+    found = if_larger.cache_info().hits
+    assert if_larger(sympy.Lt(a, b)) is None and if_larger.cache_info().hits == found + 1  # asked for each tensor
 
 
 def _running(x: torch.Tensor) -> torch.Tensor:

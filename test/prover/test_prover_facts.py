@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from prover_trees import Tree, build, compute, trees
 
+from symshape.prover.numbers.bounds import Bounds, forget_shared_bounds
 from symshape.prover.numbers.counterexamples import Counterexamples
 from symshape.prover.numbers.expr import Expr, as_expr, maximum, minimum
 from symshape.prover.numbers.facts import Facts, Row
@@ -355,6 +356,43 @@ def test_a_counterexample_is_found_and_kept() -> None:
     assert all(model["a"] >= model["c/4"] * 4 for model in facts._counterexamples.found)
 
 
+def test_sizes_first_seen_are_a_counterexample() -> None:
+    """Of guards that hardly any numbers satisfy: windows of 7 that fit after a stride of 4, and an even number of
+    them. What is false for the sizes at hand, or for twice them, is not searched for a proof."""
+    facts = Facts({"s0": Row(4, None, seen=224), "s1": Row(4, None, seen=448)})
+    for size in (s0, s1):
+        facts.assume_equal(size // 4 % 7, 0)
+        facts.assume_equal(size // 28 % 2, 0)
+    facts.assume_nonnegative(s0 // 4 - 50)
+    assert not facts.equal(s0 // 28, s1 // 28) and not facts.less_equal(s1 // 8, s0 // 8)
+    assert {"s0": 224, "s1": 448} in facts._counterexamples.found
+    assert {"s0": 448, "s1": 896} in facts._counterexamples.copy().found
+    assert all(len(expr.symbols) == 1 for expr in facts._bounds._lower)  # no bound of a difference was needed
+    contradicted = Facts({"s0": Row(4, None, seen=224)})
+    contradicted.assume_nonnegative(100 - s0)  # another call than the first
+    assert contradicted.less_equal(s0, 100) and not contradicted.less_equal(s0, 99)
+
+
+def test_bounds_are_shared_by_facts_of_equal_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is eliminated twice for the same ranges, and other ranges, also of what a dim ends at, have bounds of
+    their own."""
+    eliminated: list[Any] = []
+    usual = Bounds._eliminate
+    monkeypatch.setattr(Bounds, "_eliminate", lambda self, shown: eliminated.append(shown) or usual(self, shown))
+    forget_shared_bounds()
+
+    def bound(least: int, width: Expr | int) -> tuple[int | None, int]:
+        eliminated.clear()
+        facts = Facts({"s0": Row(least, None), "s1": Row(3, None)}).with_dims({"d0": width})
+        return facts.bounds(s0 * s1 - d0)[0], len(eliminated)
+
+    first, steps = bound(2, s0 * s1)
+    assert first == 1 and steps > 0
+    assert bound(2, s0 * s1) == (1, 0)
+    assert bound(2, s0)[0] == 5 and bound(5, s0)[0] == 11 and bound(2, s0 * s1 + 4)[0] == -3
+    assert bound(2, s0 * s1) == (1, 0)
+
+
 WIDTHS = (
     maximum(s0, s1),
     minimum(s0 + 1, s1),
@@ -380,6 +418,7 @@ def test_answers_do_not_depend_on_what_was_asked_before() -> None:
         relations, questions = rng.sample(RELATIONS, rng.randint(0, 2)), rng.sample(QUESTIONS, 5)
 
         def asked(*these: Expr, w: Expr = width, h: Expr = height, known: list[Expr] = relations) -> list[bool]:
+            forget_shared_bounds()
             facts = Facts({"s0": Row(1, None), "s1": Row(1, None)}).with_dims({"d0": w, "d1": h})
             for relation in known:
                 facts.assume_nonnegative(relation)

@@ -19,6 +19,7 @@ from typing import Any
 
 from symshape.analysis.kernel_facts import forget_facts
 from symshape.prover.numbers import decided as decided_module
+from symshape.prover.numbers.bounds import forget_shared_bounds
 from symshape.prover.numbers.condition import Condition, at_least, equals
 from symshape.prover.numbers.expr import Expr, as_expr
 from symshape.prover.numbers.facts import Facts, Row
@@ -129,6 +130,7 @@ class Recorder:
     def in_force(self) -> Iterator[None]:
         """While entered, questions of all threads are recorded. ``Facts`` created earlier cannot be used inside."""
         forget_facts()
+        forget_shared_bounds()
         changes: list[tuple[Any, str, Any]] = []
 
         def put(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
