@@ -19,10 +19,12 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
 from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import (
+    RefusedCall,
     data_dependent_condition,
     failing_node,
     is_data_dependent_error,
@@ -100,6 +102,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if is_gradient(node):
                 break_at_gradient(node, error)
             if not is_data_dependent_error(error):
+                _raise_in_numbers(error, node, args, kwargs)
                 raise
             try:
                 if is_in_vmap():
@@ -110,6 +113,20 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                 break_graph(node, f"{refused}; {data_dependent_condition(error)}", error)
 
     return run_node
+
+
+def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any) -> None:
+    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it."""
+    cause = error.__cause__ or error
+    found = error_at_hand(cause, node.target, args, kwargs)
+    if found is None:
+        return
+    refused = isinstance(cause, RefusedCall)
+    if isinstance(found, IndexError) and not refused:  # Dynamo passes these on as they are
+        raise found.with_traceback(cause.__traceback__) from None
+    said = str(error).replace(repr(cause), repr(found)) if cause is not error else f"{node.target}: got {found!r}"
+    kind = RefusedCall if refused else RuntimeError
+    raise kind(said).with_traceback(cause.__traceback__) from found  # who has raised it is read off the traceback
 
 
 def refuse_to_run(target: Any, probe: bool) -> None:
