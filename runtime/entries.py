@@ -7,6 +7,7 @@ call; then the guards of its entries as a decision tree over sizes, whose text t
 
 from __future__ import annotations
 
+import enum
 import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
@@ -81,7 +82,8 @@ def _is_numpy_number(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
-_COMPARABLE = (bool, str, complex, bytes, torch.dtype, torch.device, torch.memory_format, torch.layout)
+_OF_PYTORCH = (torch.dtype, torch.device, torch.memory_format, torch.layout)
+_COMPARABLE = (bool, str, complex, bytes, enum.Enum, type, *_OF_PYTORCH)
 
 
 def stand_in(value: torch.Tensor) -> torch.Tensor:

@@ -19,12 +19,14 @@ from torch.fx.experimental.proxy_tensor import (
 )
 
 from symshape.frontend.bridge.aot_autograd import partition_after, without_donations
+from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.general_shape_env import trace_with_retry
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.leaked_tensors import TracedTensors
 from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.bridge.size_cache import start_caching
 from symshape.frontend.bridge.source_lines import user_frame_now
+from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
 
 
 def is_seen_by_others(values: Sequence[Any]) -> bool:
@@ -113,10 +115,16 @@ class _UserLines(TorchFunctionMetadataMode):
             node_meta.set_stack_trace([line])
         kwargs = kwargs or {}
         traced = self.replaced(func, args, kwargs)
-        if self.inner is not None and traced is func:
-            result = self.inner.__torch_function__(func, types, args, kwargs)
-        else:
-            result = trace_with_retry(self.env, lambda: traced(*args, **kwargs))
+        try:
+            if self.inner is not None and traced is func:
+                result = self.inner.__torch_function__(func, types, args, kwargs)
+            else:
+                result = trace_with_retry(self.env, lambda: traced(*args, **kwargs))
+        except Exception as error:
+            found = None if is_data_dependent_error(error) else error_at_hand(error, func, args, kwargs)
+            if found is None:
+                raise
+            raise found from error
         self.made.add(result)
         return result
 

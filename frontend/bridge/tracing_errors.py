@@ -28,6 +28,13 @@ def is_data_dependent_error(error: BaseException | None) -> bool:
     return _data_dependent_error(error) is not None
 
 
+def says_size_is_in_data(error: BaseException) -> bool:
+    """Whether a rule for an operator's results has asked for a size that is in the data, where there are to be none."""
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    return isinstance(_data_dependent_error(error), DynamicOutputShapeException)
+
+
 def data_dependent_condition(error: BaseException) -> str:
     """The question about sizes, in the tracer's words."""
     text = str(_data_dependent_error(error) or error).partition("\n")[0]

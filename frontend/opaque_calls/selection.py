@@ -19,10 +19,17 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
 from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
-from symshape.frontend.bridge.tracing_errors import data_dependent_condition, failing_node, is_data_dependent_error
+from symshape.frontend.bridge.tracing_errors import (
+    RefusedCall,
+    data_dependent_condition,
+    failing_node,
+    is_data_dependent_error,
+    says_size_is_in_data,
+)
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.data_assignments import is_assignment, keeps_layout
@@ -95,16 +102,31 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if is_gradient(node):
                 break_at_gradient(node, error)
             if not is_data_dependent_error(error):
+                _raise_in_numbers(error, node, args, kwargs)
                 raise
             try:
                 if is_in_vmap():
                     raise NotOpaque("vmap has no rule for an opaque call")
                 refuse_to_run(node.target, may_probe())
-                return _mark(node, args, kwargs, sizes_at_hand(graph), functools.partial(new_unbacked_size, env, error))
+                return _mark(node, args, kwargs, sizes_at_hand(graph), env, error)
             except NotOpaque as refused:
                 break_graph(node, f"{refused}; {data_dependent_condition(error)}", error)
 
     return run_node
+
+
+def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any) -> None:
+    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it."""
+    cause = error.__cause__ or error
+    found = error_at_hand(cause, node.target, args, kwargs)
+    if found is None:
+        return
+    refused = isinstance(cause, RefusedCall)
+    if isinstance(found, IndexError) and not refused:  # Dynamo passes these on as they are
+        raise found.with_traceback(cause.__traceback__) from None
+    said = str(error).replace(repr(cause), repr(found)) if cause is not error else f"{node.target}: got {found!r}"
+    kind = RefusedCall if refused else RuntimeError
+    raise kind(said).with_traceback(cause.__traceback__) from found  # who has raised it is read off the traceback
 
 
 def refuse_to_run(target: Any, probe: bool) -> None:
@@ -129,16 +151,16 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
     return tuple(found)
 
 
-def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, new_size: Callable[[], Any]) -> Any:
-    """Marks the node with its text; returns its fake result. ``new_size`` creates an unbacked size."""
-    call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
-    made = made_from(call, tensors, sizes, new_size)
+def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any, error: Exception) -> Any:
+    """Marks the node, whose tracing has failed, with its text; returns its traced result."""
+    call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state(), error)
+    made = made_from(call, tensors, sizes, functools.partial(new_unbacked_size, env, error))
     node.meta[_MARK] = call
     return pytree.tree_unflatten(made, spec)
 
 
 def _text(
-    node: torch.fx.Node, args: Any, kwargs: Any, known: Any, autocast: list[list[Any]]
+    node: torch.fx.Node, args: Any, kwargs: Any, known: Any, autocast: list[list[Any]], error: Exception
 ) -> tuple[str, list[Any], list[Any], Any]:
     tensors: list[Any] = []
     sizes: list[Any] = []
@@ -156,7 +178,8 @@ def _text(
         specs.append(spec)
         return result
 
-    probe = Probe(call, tensors, sizes, known)
+    # What a user's operator does with its operands is not observed, but its rule may have said it.
+    probe = Probe(call, tensors, sizes, known, by_values=says_size_is_in_data(error))
     results = probe.results()
     text = {
         "function": name,
@@ -196,7 +219,7 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
     try:
-        call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node))[0]
+        call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node), error)[0]
         refuse_shared(node, call)
     except NotOpaque as refused:
         _reanalyse(node, f"{refused}; {data_dependent_condition(error)}", error)

@@ -185,6 +185,24 @@ def test_what_is_stacked_along_the_last_dim_is_read_and_written_in_whole_vectors
         torch.testing.assert_close(report.run(*inputs), function(*inputs))
 
 
+def _joined(cache: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """Rotated keys behind those of earlier positions."""
+    return torch.cat([cache, _pairs(x, c, s)], 1)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_join_of_what_is_stacked(dynamic: bool, gradient: bool) -> None:
+    """Which part of the join an index is in is a condition on it, and so is which of the stacked values: with the
+    dim of a few elements unrolled the second one has an answer."""
+    torch._dynamo.reset()
+    compiled = symshape.compile(_joined, dynamic=dynamic, options={"strict": True})
+    for length in (1, 4, 0, 7):
+        cache, c, s = torch.randn(2, length + 2, 8), torch.randn(length, 4), torch.randn(length, 4)
+        x = torch.randn(2, length, 8, requires_grad=gradient)
+        torch.testing.assert_close(compiled(cache, x, c, s), _joined(cache, x, c, s))
+
+
 def test_a_view_of_known_sizes_of_a_tensor_of_unknown_ones_divides_nothing() -> None:
     def split(x: torch.Tensor) -> torch.Tensor:
         return x.view(2, 4, 3, 2).unbind(-1)[0] + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import gc
 import math
 import re
@@ -358,6 +359,30 @@ def test_an_operator_without_a_rule_names_the_way_out() -> None:
     assert f"at: {line(fn, 'to_sparse')}: return x" in str(raised.value)
     assert "symshape.compile" in str(raised.value)
     assert torch.equal(symshape.compile(fn)(torch.ones(3)), torch.ones(3))
+
+
+class Reduction(enum.Enum):
+    SUM, MEAN = "sum", "mean"
+
+
+class Level(enum.IntEnum):
+    LOW, HIGH = 1, 3
+
+
+def test_members_of_an_enum_and_classes_are_arguments() -> None:
+    def fn(x: torch.Tensor, how: Reduction, *, level: Level = Level.LOW, kind: type = float) -> torch.Tensor:
+        x = x.sum(0) if how is Reduction.SUM else x.mean(0)
+        return (x * level).to(torch.float64 if kind is float else torch.int32)
+
+    jitted = symshape.jit(fn)
+    for rows in (3, 1, 5):
+        for how in Reduction:
+            for level in Level:
+                for kind in (float, int):
+                    x = torch.arange(rows * 4.0).view(rows, 4)
+                    found, expected = (f(x, how, level=level, kind=kind) for f in (jitted, fn))
+                    torch.testing.assert_close(found, expected)
+    assert len(jitted.entries) == 8
 
 
 def test_arguments_and_options_that_cannot_be() -> None:

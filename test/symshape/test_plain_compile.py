@@ -153,7 +153,7 @@ def test_frames_of_other_backends_are_traced_by_their_rules() -> None:
 
 def test_nothing_stays_in_force_where_a_frame_fails() -> None:
     plain(lambda x: x + 1, dynamic=True)(torch.ones(2))  # from here on Dynamo calls us before it traces
-    with pytest.raises(RuntimeError, match="same reduction dim"):
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
         plain(lambda x, y: x @ y, dynamic=True)(torch.randn(2, 3), torch.randn(4, 5))
     assert not is_traced_by_our_rules()
 
@@ -209,6 +209,29 @@ def test_sizes_in_the_data(of: Any) -> None:
                 x = torch.arange(float(rows))
                 torch.testing.assert_close(compiled(x), of(x))
         assert bool(counters["graph_break"]) != bool(options)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_sizes_in_the_data_that_an_operator_of_the_users_says(dynamic: bool | None) -> None:
+    """Run on random numbers, it has as many results as operands: that is not believed."""
+
+    @torch.library.custom_op(f"symshape_tests::distinct_{dynamic}", mutates_args=())
+    def distinct(x: torch.Tensor) -> torch.Tensor:
+        return torch.unique(x)
+
+    @distinct.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return distinct((x * 2).round()) * 3
+
+    plain(torch.exp)(torch.ones(2))  # the first graph after a reset; our rules are in force from here on
+    compiled = plain(program, dynamic=dynamic)
+    for rows in (6, 5, 2, 1, 0):
+        x = torch.arange(rows) // 2 / 2
+        torch.testing.assert_close(compiled(x), program(x))
+    assert counters["graph_break"]
 
 
 def test_in_a_process_that_has_not_imported_us() -> None:

@@ -45,11 +45,14 @@ def _chooses(kernel: LoopKernel, dim: str) -> bool:
 def _chosen(kernel: LoopKernel) -> LoopKernel:
     """The kernel, simplified with the known indices: masks that hold are dropped, and so is what is not selected."""
 
-    def open_(mask: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(expr for expr in mask if (number := expr.as_int()) is None or number < 0)
+    return fold(replace(kernel, code=tuple(_read_once(tuple(map(_settled, kernel.code))))))
 
-    code = tuple(replace(instr, mask=open_(instr.mask)) for instr in kernel.code)
-    return fold(replace(kernel, code=tuple(_read_once(code))))
+
+def _settled(instr: Instr) -> Instr:
+    """Without conditions that hold; a condition with a known answer that is a value (``holds``) is that answer."""
+    if instr.op == "holds" and (number := instr.mask[0].as_int()) is not None:
+        return Instr("constant", instr.results, (), "i1", instr.row, value=number >= 0)
+    return replace(instr, mask=tuple(expr for expr in instr.mask if (number := expr.as_int()) is None or number < 0))
 
 
 def _read_once(code: tuple[Instr, ...]) -> Iterator[Instr]:

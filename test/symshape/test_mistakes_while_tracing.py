@@ -1,0 +1,78 @@
+"""A call that does not fit fails while it is traced with eager mode's words, and numbers for sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+from symshape.frontend.bridge.errors_at_hand import error_at_hand
+
+ONES, LONG = torch.ones, torch.zeros(4, dtype=torch.long)
+MISTAKES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "product": (lambda x, y: x @ y, (ONES(3, 5), ONES(4, 2))),
+    "sum": (lambda x, y: x + y, (ONES(3, 5), ONES(3, 4))),
+    "in place": (lambda x, y: x.add_(y), (ONES(3, 5), ONES(4, 5))),
+    "cat": (lambda x, y: torch.cat([x, y]), (ONES(3, 5), ONES(3, 4))),
+    "view": (lambda x, y: x.t()[y:].reshape(x.shape[0] + 1, -1), (ONES(3, 5), 0)),
+    "linear": (F.linear, (ONES(3, 5), ONES(2, 4))),
+    "channels": (F.conv1d, (ONES(3, 5, 9), ONES(2, 4, 3))),
+    "target": (F.cross_entropy, (ONES(3, 5), LONG)),
+    "index": (lambda x, y: x[7] + y, (ONES(3, 5), 3)),
+    "split": (lambda x, y: torch.split(x, [2, 2]), (ONES(3, 5), 0)),
+    "einsum": (lambda x, y: torch.einsum("ij,jk->ik", x, y), (ONES(3, 5), ONES(4, 2))),
+    "cholesky": (lambda x, y: torch.linalg.cholesky(x), (ONES(3, 5), 0)),
+    "heads": (F.scaled_dot_product_attention, (ONES(1, 3, 5), ONES(1, 3, 4), ONES(1, 3, 4))),
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.filterwarnings("error::symshape.errors.FallbackWarning")
+def test_the_words_of_eager_mode(name: str, entry: Callable[..., Any]) -> None:
+    function, inputs = MISTAKES[name]
+    with pytest.raises((RuntimeError, ValueError, IndexError)) as eager:
+        function(*inputs)
+    with pytest.raises((RuntimeError, ValueError, IndexError)) as ours:
+        entry(lambda *args: function(*args))(*inputs)
+    assert str(eager.value) in str(ours.value) or repr(eager.value) in str(ours.value)
+    if entry is symshape.jit or isinstance(eager.value, IndexError):
+        assert type(ours.value) is type(eager.value)
+
+
+def test_the_function_may_handle_it() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x.view(4, -1)
+        except RuntimeError as error:
+            return x + len(str(error))
+
+    jitted = symshape.jit(program)
+    for shape in ((3, 5), (2, 6)):
+        torch.testing.assert_close(jitted(torch.ones(shape)), program(torch.ones(shape)))
+
+
+def test_only_functions_of_pytorch_are_run() -> None:
+    calls = []
+
+    def users(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        raise ValueError("the user's")
+
+    given = (torch.ones(2),)
+    assert error_at_hand(RuntimeError(), users, given, {}) is None and not calls
+    assert error_at_hand(RuntimeError(), torch.autograd.grad, given * 2, {}) is None
+    assert error_at_hand(RuntimeError(), "backward", given, {}) is None
+    assert error_at_hand(NotImplementedError(), torch.mm, given * 2, {}) is None  # says that there is no rule
+    assert error_at_hand(RuntimeError(), torch.mm, (torch.ones(2, 2),) * 2, {}) is None  # nothing is wrong with it
