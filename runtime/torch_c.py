@@ -119,6 +119,19 @@ def batched(x: torch.Tensor, level: int) -> torch.Tensor:
     return torch._add_batch_dim(x, 0, level)
 
 
+def saves_through_hooks() -> bool:
+    """Whether what is saved for backward goes through hooks (``torch.autograd.graph.saved_tensors_hooks``)."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def versions_of(values: Sequence[Any]) -> tuple[int, ...] | None:
+    """How often the memory of each tensor among values was written to; None where one is not counted."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if any(tensor.is_inference() for tensor in tensors):
+        return None
+    return tuple(tensor._version for tensor in tensors)
+
+
 def is_differentiating_forward() -> bool:
     """Whether a ``dual_level`` is entered: a tensor may have a tangent."""
     return forward_ad._current_level >= 0

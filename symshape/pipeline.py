@@ -89,6 +89,13 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
     Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
     Step(
+        "postpone-activations",
+        TRACED,
+        f"{_REWRITES}.results_alone:results_alone",
+        "a forward graph has a second program, without what is saved for backward",
+        optional=True,
+    ),
+    Step(
         "pack-convolutions",
         TRACED,
         f"{_REWRITES}.packed_convolutions:pack_convolutions",
