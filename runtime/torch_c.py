@@ -23,6 +23,11 @@ empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # ty
 reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
+def storage_uses(storage: torch.UntypedStorage) -> int:
+    """How many know a storage: tensors of any kind, and the Python object."""
+    return int(torch._C._storage_Use_Count(storage._cdata))
+
+
 def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
     """As ``reinterpret_tensor``, and autograd knows the result as a view of ``x``. ``offset``: in elements."""
     with torch.enable_grad():  # a view made without it may not be written to with it
