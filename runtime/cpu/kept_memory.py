@@ -20,6 +20,9 @@ from symshape.runtime import torch_c
 
 _LEAST: Final = 1 << 20  # elements; the C library keeps smaller blocks by itself
 
+# Bytes. glibc keeps blocks up to the size of the largest that was freed, if that is no larger than this, and PyTorch's
+# operators profit from that as well. Our blocks stay, so one is freed in their place.
+_LARGEST_OF_HEAP: Final = (32 << 20) - (64 << 10)
 
 _Kind = tuple[int, torch.dtype, bool]  # elements, type, whether it is a tensor of inference mode
 
@@ -84,6 +87,8 @@ class KeptMemory:
         """A new block. Blocks that were not used for longest are forgotten: what uses one keeps its memory."""
         block, bound = _Block(kind), KEPT_MEMORY.read() << 20
         if block.bytes <= bound:
+            if not self._blocks:
+                torch_c.empty_strided_cpu((_LARGEST_OF_HEAP,), (1,), torch.uint8)
             while self._bytes + block.bytes > bound:
                 self._bytes -= self._blocks.pop(0).bytes
             self._blocks.append(block)
