@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import torch
 
-from symshape.runtime.torch_c import outside_batch, saves_through_hooks, versions_of
+from symshape.runtime.torch_c import compiles_backward, outside_batch, saves_through_hooks, versions_of
 
 Run = Callable[[list[Any]], Sequence[Any]]
 _WAITING: Final = "symshape_waiting"
@@ -40,7 +40,7 @@ class PostponedActivations:
         self.is_wanted = False  # whether backward has been called
 
     def forward(self, args: list[Any]) -> Sequence[Any]:
-        versions = None if self.is_wanted or saves_through_hooks() else versions_of(args)
+        versions = None if self.is_wanted or saves_through_hooks() or compiles_backward() else versions_of(args)
         if versions is None:
             return self._whole(args)
         waiting = _Waiting(self, list(args), versions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -127,6 +128,12 @@ def batched(x: torch.Tensor, level: int) -> torch.Tensor:
 def saves_through_hooks() -> bool:
     """Whether what is saved for backward goes through hooks (``torch.autograd.graph.saved_tensors_hooks``)."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def compiles_backward() -> bool:
+    """Whether compiled autograd traces backward passes, as far as that is known before one."""
+    settings, tracer = (sys.modules.get(f"torch._dynamo.{name}") for name in ("config", "compiled_autograd"))
+    return bool(getattr(settings, "compiled_autograd", False) or getattr(tracer, "compiled_autograd_enabled", False))
 
 
 def versions_of(values: Sequence[Any]) -> tuple[int, ...] | None:

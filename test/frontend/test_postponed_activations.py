@@ -112,6 +112,28 @@ def test_hooks_of_saved_tensors() -> None:
     assert_same_gradients(model, other)
 
 
+@pytest.mark.parametrize("how", ["setting", "context"])
+def test_compiled_autograd(how: str) -> None:
+    """It traces the backward graph with what was saved."""
+    from torch._dynamo import compiled_autograd
+
+    model = network()
+    other, compiled = copy.deepcopy(model), symshape.compile(model)
+    x = torch.randn(2, 3, 8, 8)
+    compiled(x)
+    enabled = compiled_autograd._enable(torch.compile(backend="eager"))
+    if how == "setting":
+        with torch._dynamo.config.patch(compiled_autograd=True):
+            loss = compiled(x).sum()
+        with enabled:
+            loss.backward()
+    else:
+        with enabled:
+            compiled(x).sum().backward()
+    other(x).sum().backward()
+    assert_same_gradients(model, other)
+
+
 @pytest.mark.parametrize("changed", ["image", "bias of a norm"])
 def test_changed_inputs_are_an_error(changed: str) -> None:
     model = network()
