@@ -23,6 +23,7 @@ from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.attention import tiled_attention
 from symshape.runtime.cpu.convolutions import convolution as packed_convolution
+from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.number_functions import bit_length, has_integer_value
@@ -30,7 +31,7 @@ from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
 from symshape.runtime.slices import call_by_slices, combine_slices
-from symshape.runtime.torch_c import differentiable_view, empty_strided_cpu, is_profiling, memory_of, reinterpret_tensor
+from symshape.runtime.torch_c import differentiable_view, is_profiling, memory_of, reinterpret_tensor
 
 Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its inputs, which it empties
 Kernels = Mapping[str, Callable[..., None]]  # by name

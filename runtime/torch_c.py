@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,11 @@ empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # ty
 
 
 reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
+
+
+def storage_uses(storage: torch.UntypedStorage) -> int:
+    """How many know a storage: tensors of any kind, and the Python object."""
+    return int(torch._C._storage_Use_Count(storage._cdata))
 
 
 def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
@@ -119,6 +125,25 @@ def unbatched(x: torch.Tensor, level: int) -> torch.Tensor:
 def batched(x: torch.Tensor, level: int) -> torch.Tensor:
     """``x``, whose first dim is the batch, as one of a batch."""
     return torch._add_batch_dim(x, 0, level)
+
+
+def saves_through_hooks() -> bool:
+    """Whether what is saved for backward goes through hooks (``torch.autograd.graph.saved_tensors_hooks``)."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def compiles_backward() -> bool:
+    """Whether compiled autograd traces backward passes, as far as that is known before one."""
+    settings, tracer = (sys.modules.get(f"torch._dynamo.{name}") for name in ("config", "compiled_autograd"))
+    return bool(getattr(settings, "compiled_autograd", False) or getattr(tracer, "compiled_autograd_enabled", False))
+
+
+def versions_of(values: Sequence[Any]) -> tuple[int, ...] | None:
+    """How often the memory of each tensor among values was written to; None where one is not counted."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if any(tensor.is_inference() for tensor in tensors):
+        return None
+    return tuple(tensor._version for tensor in tensors)
 
 
 def is_differentiating_forward() -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.activity import note
-from symshape.batched_tangents import takes_batches
 from symshape.errors import CompileError, OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import takes_fake_tensors
@@ -43,7 +42,7 @@ from symshape.pipeline import DYNAMO, Timings, steps_on, timed
 from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
-from symshape.traced_graphs import compile_traced
+from symshape.traced_graphs import backward_program, compile_traced
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
@@ -186,7 +185,7 @@ class _TracedGraphs:
             compiled.report.timings[:0], self.timings[:] = self.timings, []  # the first graph's report has them
             self.reports.append(_completed(compiled.report, env, self.masks, self.fallbacks))
         if kind == "backward":
-            return takes_batches(run)
+            return backward_program(run)
         if not base_arguments(graph):
             return run
         self.bases.append(graph)

@@ -83,6 +83,7 @@ _OFF: Final = ("0", "false", "off", "no")
 _SWITCH_VALUES: Final = f"{', '.join(_ON[:-1])} or {_ON[-1]}; {', '.join(_OFF[:-1])} or {_OFF[-1]}"
 _PATH_VALUES: Final = "a path; ~ is the home directory"
 _DEFAULT_CACHE_MIB: Final = 1024
+_DEFAULT_KEPT_MIB: Final = 512
 
 CACHE: Final = Variable(
     "SYMSHAPE_CACHE",
@@ -111,6 +112,13 @@ CPU: Final = Variable(
     str,
     "native, x86-64-v2, x86-64-v3 or x86-64-v4",
     "Which instructions generated CPU code may use; the option `cpu` goes before it.",
+)
+KEPT_MEMORY: Final = Variable(
+    "SYMSHAPE_KEPT_MEMORY",
+    _DEFAULT_KEPT_MIB,
+    _mebibytes,
+    "a number of MiB, or of another unit that follows it; 0 keeps none",
+    "How much memory of large CPU tensors a process keeps for the next call; the least recently used blocks leave.",
 )
 STRICT: Final = Variable(
     "SYMSHAPE_STRICT",
@@ -162,6 +170,7 @@ VARIABLES: Final[tuple[Variable[Any], ...]] = (
     CACHE_DIR,
     CACHE_SIZE,
     CPU,
+    KEPT_MEMORY,
     STRICT,
     VERIFY_EACH,
     RECORD,

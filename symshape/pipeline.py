@@ -106,6 +106,13 @@ PIPELINE: Final[tuple[Step, ...]] = (
         "assume=[...] becomes guards",
     ),
     Step(
+        "postpone-activations",
+        TRACED,
+        f"{_REWRITES}.results_alone:results_alone",
+        "a forward graph has a second program, without what is saved for backward",
+        optional=True,
+    ),
+    Step(
         "pack-convolutions",
         TRACED,
         f"{_REWRITES}.packed_convolutions:pack_convolutions",

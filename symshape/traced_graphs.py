@@ -8,29 +8,52 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.pipeline import Timings, timed
+from symshape.runtime.postponed_activations import PostponedActivations, with_activations
 
 if TYPE_CHECKING:
     from symshape.frontend.graph_rewrites.parameter_graph import ParameterGraph
     from symshape.tools.report import Fallback
 
 NAME: Final = "pack-convolutions"
+POSTPONED: Final = "postpone-activations"
 
 
 def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, keep_stages: bool = False) -> Any:
     """``compile_or_reuse``. In an inference graph on a CPU, convolutions are packed first: ``entry`` then has layouts
-    of further arguments, behind those of the graph, which ``run`` adds."""
-    if kind != "inference" or options.target == "triton" or NAME in options.disable_passes:
-        return compile_or_reuse(gm, options, kind=kind, keep_stages=keep_stages)
+    of further arguments, behind those of the graph, which ``run`` adds. A forward graph of convolutions with batch
+    norms in eval mode has a second program, for calls after which nobody asks for gradients: the arguments of the
+    backward program are then those of ``backward_program``."""
+    may_pack = options.target != "triton" and NAME not in options.disable_passes
+    if kind == "inference" and may_pack:
+        return _compile_packed(gm, options, keep_stages)
+    compiled = compile_or_reuse(gm, options, kind=kind, keep_stages=keep_stages)
+    if kind == "forward" and may_pack and POSTPONED not in options.disable_passes:
+        with timed(POSTPONED, compiled.report.timings):
+            _postpone_activations(gm, options, compiled)
+    return compiled
+
+
+def backward_program(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """A compiled backward graph as AOTAutograd calls it: with a batch of tangents, or activations that wait."""
+    program = with_activations(takes_batches(run))
+    takes_boxed_arguments(program)
+    return program
+
+
+def _compile_packed(gm: torch.fx.GraphModule, options: Options, keep_stages: bool) -> Any:
+    """Compiles an inference graph."""
     timings: Timings = []
     fallbacks: list[Fallback] = []
     with timed(NAME, timings):
         graph, parameters = _packed(gm, options, fallbacks)
-    compiled = compile_or_reuse(graph, options, kind=kind, keep_stages=keep_stages)
+    compiled = compile_or_reuse(graph, options, kind="inference", keep_stages=keep_stages)
     compiled.report.timings[:0] = timings
     compiled.report.fallbacks[:0] = fallbacks
     if parameters is not None:
@@ -38,11 +61,36 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
     return compiled
 
 
+def _postpone_activations(gm: torch.fx.GraphModule, options: Options, compiled: Any) -> None:
+    """Gives a compiled forward graph the second program, if its convolutions are packed. The report is the first's."""
+    from symshape.frontend.graph_rewrites.packed_convolutions import folds_norms
+    from symshape.frontend.graph_rewrites.results_alone import results_alone
+
+    if options.stage or repro_after() == "aot" or not _has_convolutions(gm):
+        return
+    alone = results_alone(gm)
+    if alone is None or not folds_norms(alone.graph):
+        return
+    graph, parameters = _packed(alone.graph, options, compiled.report.fallbacks)
+    if parameters is None:
+        return
+    other = compile_or_reuse(graph, options, kind="inference")
+    compiled.report.fallbacks += other.report.fallbacks
+    compiled.report.remarks[POSTPONED] = ["computes results alone until backward is called"]
+    run = PostponedActivations(compiled.run, _with_constants(other.run, parameters), alone.places).forward
+
+    def forward(args: list[Any]) -> Any:
+        return run(args)
+
+    takes_boxed_arguments(forward)
+    compiled.run = forward
+
+
 def _packed(
     gm: torch.fx.GraphModule, options: Options, fallbacks: list[Fallback]
 ) -> tuple[torch.fx.GraphModule, ParameterGraph | None]:
-    """A copy of the graph with its convolutions packed; the graph itself if it has none, or that fails."""
-    if not gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default):
+    """A copy of the graph with its convolutions packed; the graph itself where that does not pay, or fails."""
+    if not _has_convolutions(gm):
         return gm, None
     from symshape.frontend.graph_rewrites.packed_convolutions import pack_convolutions
 
@@ -56,6 +104,10 @@ def _packed(
         fallbacks.append(rewrite_fallback(NAME, gm, error, options))
         return gm, None
     return (gm, None) if parameters is None else (copy, parameters)
+
+
+def _has_convolutions(gm: torch.fx.GraphModule) -> bool:
+    return bool(gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
 
 
 def _copy(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:

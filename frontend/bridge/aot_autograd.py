@@ -203,6 +203,18 @@ def _descriptions(output: torch.fx.Node) -> list[Any]:
     return next((one for one in (told, without) if len(one) == count), [])
 
 
+def saved_for_backward(gm: torch.fx.GraphModule) -> list[bool]:
+    """For each result of a forward graph, whether it is saved for backward. Empty where that is not known."""
+    from torch._functorch._aot_autograd.descriptors import (
+        SavedForBackwardsAOTOutput,
+        SavedForBackwardsNoVcCheckAOTOutput,
+    )
+
+    (output,) = gm.graph.find_nodes(op="output")
+    kinds = (SavedForBackwardsAOTOutput, SavedForBackwardsNoVcCheckAOTOutput)
+    return [isinstance(one, kinds) for one in _descriptions(output)]
+
+
 def _is_only_data(info: Any) -> bool:
     """Whether an input is written to without autograd, and keeps its sizes, strides and memory."""
     unseen = info.mutations_hidden_from_autograd or info.mutations_under_no_grad_or_inference_mode

@@ -57,6 +57,16 @@ def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | No
     return parameter_graph
 
 
+def folds_norms(gm: torch.fx.GraphModule) -> bool:
+    """Whether a batch norm in eval mode, or the like, would fold into the weights of a convolution."""
+    constants = made_of_parameters(gm, parameters_of(gm))
+    for node in gm.graph.find_nodes(op="call_function", target=aten.convolution.default):
+        steps = epilogue_of(node, constants).steps if _is_supported(node, constants) else ()
+        if any(isinstance(operand, Node) for _, operand in steps):
+            return True
+    return False
+
+
 def _is_supported(node: Node, constants: Collection[Node]) -> bool:
     """Whether there is a kernel for a convolution: float32 on a CPU, weight and bias constant, constant strides and
     padding."""

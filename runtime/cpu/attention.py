@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import torch
 
-from symshape.runtime.torch_c import empty_strided_cpu, reinterpret_tensor
+from symshape.runtime.cpu.kept_memory import empty_strided_cpu
+from symshape.runtime.torch_c import reinterpret_tensor
 
 Function = Callable[[list[Any]], Any]  # of the host program
 Tensors = Sequence[torch.Tensor]

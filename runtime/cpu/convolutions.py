@@ -18,9 +18,9 @@ import torch
 from symshape.machine.instruction_sets import NATIVE
 from symshape.runtime.cpu.convolution_code import object_of
 from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
+from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.load_objects import Library
 from symshape.runtime.packed_convolutions import result_sizes, supports
-from symshape.runtime.torch_c import empty_strided_cpu
 
 _CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
 _WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while tiles are computed one by one

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.batched_tangents import takes_batches
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
@@ -50,7 +49,7 @@ from symshape.stack_room import with_room
 from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
-from symshape.traced_graphs import compile_traced
+from symshape.traced_graphs import backward_program, compile_traced
 
 # Beginnings of the names of what PyTorch sets on tensors (marks; sizes and strides that its C++ keeps there), and we.
 _CAPSULES = ("_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
@@ -192,7 +191,7 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
         if kind != "backward":
             count = len(graph.graph.find_nodes(op="placeholder"))
             entries.append(replace(compiled.entry, layouts=compiled.entry.layouts[:count]))
-        return takes_batches(compiled.run) if kind == "backward" else compiled.run
+        return backward_program(compiled.run) if kind == "backward" else compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     inputs = [*state, *(fakes[i] for i in dynamic)]
