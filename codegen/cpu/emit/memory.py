@@ -5,7 +5,7 @@ from __future__ import annotations
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
-from symshape.codegen.cpu.emit.neighbours import is_of_points, neighbours
+from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
 from symshape.prover.numbers.expr import Expr, product
@@ -88,14 +88,15 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
     def gathered() -> str:
         return _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
 
-    if not is_of_points(state.kernel, instr):
+    if not is_of_points(state.kernel, instr, state.lane):
         return Value(gathered(), arg.dtype, uniform=False)
 
-    def loaded(start: str) -> str:
+    def loaded(start: str, lanes: str | None) -> str:
         address = element(state, first, start, arg.dtype)
-        return _load_vector(state, address, arg.dtype, mask, only_active=mask == state.mask)
+        return _load_vector(state, address, arg.dtype, lanes, only_active=lanes is not None and lanes == state.mask)
 
-    return Value(neighbours(state, offsets, arg.dtype, loaded, gathered), arg.dtype, uniform=False)
+    access = Access(arg.dtype, lambda start: loaded(start, mask), loaded, gathered, some)
+    return Value(neighbours(state, offsets, access), arg.dtype, uniform=False)
 
 
 def store(state: State, instr: Instr, value: Value) -> None:
