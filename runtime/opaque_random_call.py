@@ -1,7 +1,8 @@
 """``symshape::opaque_random_call``: an opaque call that draws random numbers.
 
-Its last result is the state of the generator before the call: the gradient runs the function again from there, so that
-it differentiates the numbers that were drawn. The generator is that of the operands' device.
+Its last result is the state of the generator before the call: where the call's graph was not kept, the gradient runs
+the function again from there, so that it differentiates the numbers that were drawn. The generator is that of the
+operands' device.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 import torch
 
 from symshape.artifact.call_text import device_of, made_from, parse
+from symshape.runtime.kept_graph import graph_of, new_ticket
 from symshape.runtime.opaque_call import (
     LIBRARY,
     gradients_of_call,
+    kept_results_of_call,
     of_inputs,
     remember,
     results_of_call,
@@ -28,8 +31,12 @@ LIBRARY.define(
     tags=(torch.Tag.nondeterministic_seeded,),
 )
 LIBRARY.define(
+    "opaque_random_call_kept(str call, Tensor[] tensors, SymInt[] sizes, bool[] wanted) -> Tensor[]",
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+LIBRARY.define(
     "opaque_random_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, bool[] wanted, "
-    "Tensor?[] gradients) -> Tensor[]"
+    "Tensor?[] gradients, Tensor? ticket=None) -> Tensor[]"
 )
 
 
@@ -60,6 +67,15 @@ def _opaque_random_call(call: str, tensors: Sequence[torch.Tensor], sizes: Seque
     return [*results_of_call(call, tensors, sizes), state]
 
 
+def _opaque_random_call_kept(
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], wanted: Sequence[bool]
+) -> list[torch.Tensor]:
+    """The results, the state, the ticket."""
+    state = _state(_device(call, tensors))
+    *results, ticket = kept_results_of_call(call, tensors, sizes, wanted)
+    return [*results, state, ticket]
+
+
 def _opaque_random_call_gradient(
     call: str,
     tensors: Sequence[torch.Tensor],
@@ -67,7 +83,10 @@ def _opaque_random_call_gradient(
     state: torch.Tensor,
     wanted: Sequence[bool],
     gradients: Sequence[torch.Tensor | None],
+    ticket: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
+    if graph_of(ticket) is not None:
+        return gradients_of_call(call, tensors, sizes, wanted, gradients, ticket)
     with _from_state(_device(call, tensors), state):
         return gradients_of_call(call, tensors, sizes, wanted, gradients)
 
@@ -78,6 +97,12 @@ def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torc
     return [*found, state]
 
 
+def _fake_kept(
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torch.SymInt], wanted: Sequence[bool]
+) -> list[torch.Tensor]:
+    return [*_fake(call, tensors, sizes), new_ticket()]
+
+
 def _fake_gradient(
     call: str,
     tensors: Sequence[torch.Tensor],
@@ -85,6 +110,7 @@ def _fake_gradient(
     state: torch.Tensor,
     wanted: Sequence[bool],
     gradients: Any,
+    ticket: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
     return sizes_of_gradient(call, tensors, sizes, wanted, gradients)
 
@@ -101,8 +127,12 @@ def _backward(ctx: Any, gradients: Any) -> Any:
 
 
 LIBRARY.impl("opaque_random_call", _opaque_random_call, "CompositeExplicitAutograd")
+LIBRARY.impl("opaque_random_call_kept", _opaque_random_call_kept, "CompositeExplicitAutograd")
 LIBRARY.impl("opaque_random_call_gradient", _opaque_random_call_gradient, "CompositeExplicitAutograd")
 torch.library.register_fake("symshape::opaque_random_call", _fake, lib=LIBRARY)
+torch.library.register_fake("symshape::opaque_random_call_kept", _fake_kept, lib=LIBRARY)
 torch.library.register_fake("symshape::opaque_random_call_gradient", _fake_gradient, lib=LIBRARY)
 torch.library.register_autograd("symshape::opaque_random_call", _backward, setup_context=_remember, lib=LIBRARY)
 opaque_random_call: Any = torch.ops.symshape.opaque_random_call.default
+opaque_random_call_kept: Any = torch.ops.symshape.opaque_random_call_kept.default
+opaque_random_call_gradient: Any = torch.ops.symshape.opaque_random_call_gradient.default

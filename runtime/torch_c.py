@@ -100,6 +100,11 @@ def differentiated() -> Iterator[None]:
         yield
 
 
+def keeps_graph() -> bool:
+    """Whether the backward that is under way keeps what is saved for it (``retain_graph``). True outside of one."""
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+
+
 @contextlib.contextmanager
 def outside_batch() -> Iterator[int | None]:
     """While entered, the innermost batch of tangents (``is_grads_batched``) is not in force. Yields its level; None

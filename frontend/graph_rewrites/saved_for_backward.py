@@ -109,7 +109,7 @@ def save_what_reads_shared_memory(joint: torch.fx.GraphModule) -> None:
 
     seen = set[torch.fx.Node]()
     for shared in shared_with_the_caller(joint):
-        same = [_owner(shared)]
+        same = [owner_of(shared)]
         if same[0] in seen:
             continue
         for node in same:  # and its views, which are added
@@ -135,7 +135,7 @@ def _tensors_of(calls: Iterable[torch.fx.Node]) -> Iterator[torch.fx.Node]:
                 yield one
 
 
-def _owner(node: torch.fx.Node) -> torch.fx.Node:
+def owner_of(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a view, or a view of a view, shares."""
     while getattr(node.target, "is_view", False) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]

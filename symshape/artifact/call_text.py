@@ -20,6 +20,7 @@ import torch
 import torch.utils._pytree as pytree
 
 
+@functools.lru_cache(maxsize=4096)
 def function_of(name: str) -> Callable[..., Any]:
     """The callee of a call's text: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
     where, _, what = name.partition(" ")

@@ -189,3 +189,19 @@ def test_split_reductions() -> None:
                 functions[4 + k](y, out, *y.shape)
         torch.testing.assert_close(sums[0], x.double().sum(1).float(), rtol=1e-4, atol=1e-3, equal_nan=True)
         assert torch.equal(sums[0].nan_to_num(), sums[1].nan_to_num())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_nan_of_one_row_or_column(axis: int) -> None:
+    """Full blocks of columns have a loop without masks; NaN goes to its own row or column, and to no other."""
+    cases = [("min", "f32", torch.float32), ("max", "f64", torch.float64), ("max", "bf16", torch.bfloat16)]
+    for function, (combiner, _, dtype) in zip(build(*(reduction(c, d, axis) for c, d, _ in cases)), cases):
+        for n, m in ((1, 1), (3, 63), (9, 64), (9, 65), (70, 200), (200, 70)):
+            for row, column in ((0, 0), (n // 2, m // 2), (n - 1, m - 1)):
+                x = torch.randn(n, m).to(dtype)
+                x[row, column] = float("nan")
+                expected = (torch.amin if combiner == "min" else torch.amax)(x, axis)
+                out = torch.empty_like(expected)
+                function(x, out, n, m)
+                assert out.isnan().sum() == 1
+                torch.testing.assert_close(out, expected, equal_nan=True, rtol=0, atol=0)

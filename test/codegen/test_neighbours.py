@@ -74,3 +74,41 @@ def test_indices_of_every_kind() -> None:
             torch.testing.assert_close(compiled(x, shift), mirrored(x, shift))
     with pytest.raises(IndexError):
         compiled(torch.randn(3, 16), 17)
+
+
+def picked(x: Tensor, i: Tensor, shift: int) -> list[Tensor]:
+    """Indices that lie within one or two vectors, in order or not, made of the point or read for each lane."""
+    last = x.shape[-1] - 1
+    j = torch.arange(x.shape[-1])
+    return [
+        x[:, j // 2],
+        x[:, (j * 2).clamp(max=last)],
+        x[:, (j // 3 + shift).clamp(max=last)],
+        x[:, (j // 4 * 4 + 3 - j % 4).clamp(max=last)],
+        x[:, i],
+        x[:, i // 2] * x[:, (i // 2 + 1).clamp(max=last)],
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float64, torch.bfloat16])
+def test_indices_within_two_vectors(dtype: torch.dtype) -> None:
+    compiled = symshape.compile(picked)
+    for width in (3, 16, 31, 32, 33, 64, 257):
+        whole = (torch.randn(3, width) * 9).to(dtype)
+        for x in (whole, whole[:1], whole[:0]):
+            for i in (torch.arange(width) // 3, torch.randperm(width), (torch.arange(width) - 40).clamp(min=0)):
+                for shift in (0, 20):
+                    found, wanted = compiled(x, i, shift), picked(x, i, shift)
+                    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
+def test_nothing_is_read_behind_the_last_element() -> None:
+    from poison import guarded  # the memory of arguments ends at a page that cannot be read
+
+    compiled = symshape.compile(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"))
+    chosen = symshape.compile(picked)
+    for width in (5, 8, 16, 17, 40, 128):
+        for _ in range(3):  # or begins behind one, by chance
+            x, i = guarded([torch.randn(1, 1, 2, width), torch.arange(width)])
+            torch.testing.assert_close(compiled(x), F.interpolate(x, scale_factor=2, mode="bilinear"))
+            torch.testing.assert_close(chosen(x[0, 0], i, 3), picked(x[0, 0], i, 3))

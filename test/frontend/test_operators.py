@@ -24,13 +24,17 @@ def leaf() -> torch.Tensor:
     return torch.linspace(-1, 2, 12).reshape(3, 4).requires_grad_()
 
 
-def opaque(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
+def opaque(
+    op: Any, *args: Any, gradient: bool = False, random: bool = False, kept: bool = False, results: Any = KEPT
+) -> tuple[Any, ...]:
     tensors: list[torch.Tensor] = []
     text = json.dumps({**text_of(op, args, tensors, ""), "results": results, "random": random})
+    wanted = [tensor.requires_grad for tensor in tensors]
+    if kept:
+        return text, [tensor.detach() for tensor in tensors], [], wanted
     if not gradient:
         return text, tensors, []
     state = [torch.get_rng_state()] if random else []
-    wanted = [tensor.requires_grad for tensor in tensors]
     return text, [tensor.detach() for tensor in tensors], [], *state, wanted, [torch.ones(3, 4)]
 
 
@@ -62,11 +66,13 @@ OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
             results=[["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]],
         ),
     ],
+    "opaque_call_kept": [lambda: opaque(aten.mul.Tensor, leaf(), leaf().detach(), kept=True)],
     "opaque_call_gradient": [
         lambda: opaque(aten.mul.Tensor, leaf(), leaf(), gradient=True),
         lambda: opaque(aten.add.Tensor, leaf(), leaf(), gradient=True),  # each gradient is the one that is given
     ],
     "opaque_random_call": [lambda: opaque(aten.rand_like.default, leaf().detach(), random=True)],
+    "opaque_random_call_kept": [lambda: opaque(aten.dropout.default, leaf(), 0.5, True, kept=True, random=True)],
     "opaque_random_call_gradient": [
         lambda: opaque(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
@@ -84,10 +85,26 @@ class Body:
         if layout.tile is not None:
             inside = self._short if layout.short else self._tile
         if layout.block == layout.copies * state.width:
-            self.position = begin
-            inside()
+            self._block(begin, end, inside)
             return
         self._along(begin, end, inside)
+
+    def _block(self, begin: str, end: str, inside: Callable[[], None]) -> None:
+        """inside() for the vectors of one iteration, of which the last block has fewer."""
+        state, pure = self.state, self.state.writer.pure
+        self.position = begin
+        if not self.layout.peeled:
+            inside()
+            return
+
+        def vectors(full: bool) -> Sequence[str]:
+            self.full, state.uniform_depth = full, state.writer.depth
+            inside()
+            return []
+
+        length = pure(f"arith.subi {end}, {begin} : i64")
+        whole = pure(f"arith.cmpi eq, {length}, {state.constant(self.layout.block, 'i64')} : i64")
+        state.writer.branch(whole, [], partial(vectors, True), partial(vectors, False))
 
     def _in_pieces(self, piece: Piece | Cut, begin: str, end: str, inside: Callable[[], None]) -> None:
         """Loops over the pieces of the lane dim in [begin, end)."""

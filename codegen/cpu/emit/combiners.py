@@ -27,7 +27,7 @@ _UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 @dataclass(frozen=True)
 class Reduction:
     """One reduce instruction. Its accumulator is a tuple of values of ``elements`` types: (value), (value, index),
-    (value, NaN flag), or moments (number of elements, sum, sum of squares around the mean)."""
+    (value, NaN or any number), or moments (number of elements, sum, sum of squares around the mean)."""
 
     instr: Instr
     dtype: str  # of the values
@@ -37,13 +37,14 @@ class Reduction:
 
     @property
     def flagged(self) -> bool:
-        """Whether max or min of floats records NaN in a flag, which is cheaper per element than to propagate it."""
+        """Whether max or min of floats keeps the last NaN beside the value, which is cheaper per element than to
+        propagate it. It is no i1 flag: AVX-512 has eight mask registers, and kernels need some of them for masks."""
         return not self.arg and self.combiner in ("max", "min") and types.is_float(self.element)
 
     @property
     def elements(self) -> tuple[str, ...]:
         if self.flagged:
-            return (self.element, "i1")
+            return (self.element, self.element)
         if self.combiner == "moments":
             return (self.element,) * 3
         return (self.element, "i64") if self.arg else (self.element,)
@@ -86,7 +87,7 @@ def identities(state: State, reduction: Reduction, uniform: bool) -> list[str]:
     constant = state.constant if uniform else state.splat
     values = [constant(identity(reduction), reduction.element)]
     if reduction.flagged:
-        return [*values, constant(False, "i1")]
+        return values * 2
     if reduction.combiner == "moments":
         return values * 3
     return [*values, constant(_LAST, "i64")] if reduction.arg else values
@@ -102,7 +103,7 @@ def accumulate(
 ) -> list[str]:
     """The accumulators after one more element per active lane; ``index`` is the element's number, for argmax."""
     new = _alone(state, reduction, value, index, uniform)
-    if state.mask is not None and not uniform:
+    if state.mask is not None and not uniform and _lanes_meet(state):
         neutral = identities(state, reduction, uniform)
         mask, bools = state.mask, state.vector("i1")
         new = [
@@ -112,14 +113,18 @@ def accumulate(
     return combine(state, reduction, accumulators, new, uniform)
 
 
+def _lanes_meet(state: State) -> bool:
+    """Whether the lanes' accumulators are combined at the end. Else nobody reads those of lanes that are not active."""
+    return any(dim.reduced for dim in state.kernel.dims if dim.name == state.lane)
+
+
 def _alone(state: State, reduction: Reduction, value: Value, index: str, uniform: bool) -> list[str]:
     """The accumulators of one element."""
     name = value.name if uniform else state.lanes(value)
     if reduction.dtype in types.HALF:
         name = to_f32(state, name, reduction.dtype, uniform)
     if reduction.flagged:
-        type_ = reduction.element if uniform else state.vector(reduction.element)
-        return [name, state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}")]
+        return [name, name]
     return [name, index] if reduction.arg else [name]
 
 
@@ -148,13 +153,31 @@ def _combine_flagged(
     right: Sequence[str],
     uniform: bool,
 ) -> list[str]:
-    """The larger (smaller) number, and, if the accumulators have flags, whether either was NaN."""
+    """The larger (smaller) number, and, if the accumulators keep a NaN, one if either had it."""
     pure, bools = state.writer.pure, "i1" if uniform else state.vector("i1")
     better = pure(f"arith.cmpf {order}, {right[0]}, {left[0]} : {type_}")
     prefix = "" if uniform else f"{bools}, "
     value = pure(f"arith.select {better}, {right[0]}, {left[0]} : {prefix}{type_}")
-    flags = zip(left[1:], right[1:], strict=True)
-    return [value, *(pure(f"arith.ori {a}, {b} : {bools}") for a, b in flags)]
+    pairs = [(old, new, _is_nan(state, new, type_)) for old, new in zip(left[1:], right[1:], strict=True)]
+    return [value, *(pure(f"arith.select {nan}, {new}, {old} : {prefix}{type_}") for old, new, nan in pairs)]
+
+
+def _is_nan(state: State, name: str, type_: str) -> str:
+    return state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}")
+
+
+def any_nan(state: State, reduction: Reduction, name: str) -> str:
+    """Whether there is a NaN in any lane of a vector (``i1``)."""
+    lanes = _is_nan(state, name, state.vector(reduction.element))
+    return state.writer.pure(f"vector.reduction <or>, {lanes} : {state.vector('i1')} into i1")
+
+
+def nan_where(state: State, reduction: Reduction, flag: str, uniform: bool) -> str:
+    """What a flagged reduction keeps beside its value, from whether there was a NaN."""
+    constant, type_ = (state.constant, reduction.element) if uniform else (state.splat, state.vector(reduction.element))
+    nan, number = (constant(value, reduction.element) for value in (float("nan"), identity(reduction)))
+    prefix = "" if uniform else f"{state.vector('i1')}, "
+    return state.writer.pure(f"arith.select {flag}, {nan}, {number} : {prefix}{type_}")
 
 
 def _combine_arg(
@@ -240,10 +263,9 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
     if reduction.combiner == "moments":
         return _moments_across(state, reduction, accumulators)
     if reduction.flagged:
-        number, flag = accumulators
-        some = state.writer.pure(f"vector.reduction <or>, {flag} : {state.vector('i1')} into i1")
+        number, nan = accumulators
         (found,) = _lane(state, reduction, _halved(state, reduction, [number], 0), 0)
-        return [found, some]
+        return [found, nan_where(state, reduction, any_nan(state, reduction, nan), True)]
     last = wide(reduction)
     if last is reduction:
         return _lane(state, reduction, _halved(state, reduction, accumulators, 0), 0)
@@ -308,9 +330,8 @@ def results(state: State, reduction: Reduction, accumulators: Sequence[str], uni
     name = accumulators[0]
     if reduction.flagged:
         type_ = reduction.element if uniform else state.vector(reduction.element)
-        nan = (state.constant if uniform else state.splat)(float("nan"), reduction.element)
-        prefix = "" if uniform else f"{state.vector('i1')}, "
-        name = state.writer.pure(f"arith.select {accumulators[1]}, {nan}, {name} : {prefix}{type_}")
+        nan, prefix = accumulators[1], "" if uniform else f"{state.vector('i1')}, "
+        name = state.writer.pure(f"arith.select {_is_nan(state, nan, type_)}, {nan}, {name} : {prefix}{type_}")
     if reduction.dtype in types.HALF:
         name = from_f32(state, name, reduction.dtype, uniform)
     values = [Value(name, reduction.dtype, uniform)]

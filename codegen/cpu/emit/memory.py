@@ -5,9 +5,9 @@ from __future__ import annotations
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
-from symshape.codegen.cpu.emit.neighbours import is_of_points, neighbours
+from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
-from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
+from symshape.codegen.cpu.schedule.interleave import MOST, Member, picked, spread
 from symshape.prover.numbers.expr import Expr, product
 
 _FAR = 1 << 30
@@ -31,6 +31,8 @@ def load(state: State, instr: Instr) -> Value:
         some = scalars if not vectors else _any(state, mask)
         read = _contiguous if stride.as_int() == 1 else _backward
         return Value(read(state, pointer, instr.address, dtype, mask, some), dtype, uniform=False)
+    if mask is None and stride is not None and 2 <= (stride.as_int() or 0) <= MOST:
+        return Value(_every(state, instr, stride.as_int() or 0), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)
     if stride is None:
@@ -88,14 +90,15 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
     def gathered() -> str:
         return _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
 
-    if not is_of_points(state.kernel, instr):
+    if not is_of_points(state.kernel, instr, state.lane):
         return Value(gathered(), arg.dtype, uniform=False)
 
-    def loaded(start: str) -> str:
+    def loaded(start: str, lanes: str | None) -> str:
         address = element(state, first, start, arg.dtype)
-        return _load_vector(state, address, arg.dtype, mask, only_active=mask == state.mask)
+        return _load_vector(state, address, arg.dtype, lanes, only_active=lanes is not None and lanes == state.mask)
 
-    return Value(neighbours(state, offsets, arg.dtype, loaded, gathered), arg.dtype, uniform=False)
+    access = Access(arg.dtype, lambda start: loaded(start, mask), loaded, gathered, some)
+    return Value(neighbours(state, offsets, access), arg.dtype, uniform=False)
 
 
 def store(state: State, instr: Instr, value: Value) -> None:
@@ -143,6 +146,31 @@ def _picked(state: State, instr: Instr, member: Member) -> str:
         parts.append(pure(text, at_least=state.writer.depth))
     orders = picked(member.stride, member.index, state.width)
     return as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+
+
+def _every(state: State, instr: Instr, stride: int) -> str:
+    """Every ``stride``-th element from whole vectors; of the last one, nothing behind the last element."""
+    assert instr.address is not None
+    dtype, width = state.kernel.args[instr.arg].dtype, state.width
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector = state.vector(kind)
+    base = element(state, state.pointers[instr.arg], scalar(state, instr.address), dtype)
+    parts = []
+    for k in range(stride):
+        address = element(state, base, state.constant(k * width, "i64"), dtype)
+        text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+        if k == stride - 1:
+            wanted = ", ".join("true" if lane <= width - stride else "false" for lane in range(width))
+            mask = state.writer.pure(f"arith.constant dense<[{wanted}]> : {state.vector('i1')}")
+            text = _masked_load(state, address, mask, dtype)
+        parts.append(state.writer.pure(text, at_least=state.writer.depth))
+    return as_register(state, _shuffled(state, parts, picked(stride, 0, width), vector), dtype, vector)
+
+
+def _masked_load(state: State, address: str, mask: str, dtype: str) -> str:
+    vector, zero = state.vector(types.memory(dtype)), state.splat(0, types.memory(dtype))
+    where = f"{{alignment = {types.size(dtype)} : i32}} : (!llvm.ptr, {state.vector('i1')}, {vector}) -> {vector}"
+    return f"llvm.intr.masked.load {address}, {mask}, {zero} {where}"
 
 
 def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
@@ -332,14 +360,11 @@ def _turned(state: State, name: str, vector: str) -> str:
 def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, only_active: bool) -> str:
     """Loads a vector. ``only_active``: the mask is exactly the mask of active lanes."""
     kind, align = types.memory(dtype), types.size(dtype)
-    vector, bools = state.vector(kind), state.vector("i1")
+    vector = state.vector(kind)
     plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
     text = plain
     if mask is not None:
-        text = (
-            f"llvm.intr.masked.load {address}, {mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
-            f" : (!llvm.ptr, {bools}, {vector}) -> {vector}"
-        )
+        text = _masked_load(state, address, mask, dtype)
     if mask is not None and only_active and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])

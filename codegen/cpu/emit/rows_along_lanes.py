@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symshape.codegen.cpu.emit import memory, types
-from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
+from symshape.codegen.cpu.emit.combiners import (
+    Reduction,
+    any_nan,
+    combine,
+    identities,
+    nan_where,
+    narrowed,
+    wide,
+    widened,
+)
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Accumulators
 from symshape.codegen.cpu.schedule.sweep_order import Sweep
@@ -20,16 +29,25 @@ Buffers = list[list[str]]  # per reduction and part of its accumulators: where t
 
 
 def fits(reduction: Reduction) -> bool:
-    """Whether the accumulators are one number, or a number and a flag."""
+    """Whether the accumulators are numbers."""
     return reduction.element != "i1"
 
 
 def new_buffers(state: State, reductions: list[Reduction]) -> Buffers:
     """Stack buffers for the accumulators of a vector of rows."""
     return [
-        [_new_buffer(state, state.width * (1 if element == "i1" else state.width), element) for element in one.elements]
+        [*(_new_buffer(state, state.width**2, element) for element in _numbers(one)), *_new_flags(state, one)]
         for one in reductions
     ]
+
+
+def _numbers(reduction: Reduction) -> tuple[str, ...]:
+    """The accumulators of which each lane waits. Of NaN one flag does, whether there is any in the row."""
+    return reduction.elements[:1] if reduction.flagged else reduction.elements
+
+
+def _new_flags(state: State, reduction: Reduction) -> list[str]:
+    return [_new_buffer(state, state.width, "i1")] if reduction.flagged else []
 
 
 def _new_buffer(state: State, count: int, dtype: str) -> str:
@@ -42,15 +60,16 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
     """Stores the accumulators of row ``index`` of the vector of rows; of a flag, whether it is set in any lane."""
     pure = state.writer.pure
     for one, names, targets in zip(reductions, accumulators, buffers, strict=True):
-        for name, target, element in zip(names, targets, one.elements, strict=True):
-            if element == "i1":
-                anywhere = pure(f"vector.reduction <or>, {name} : {state.vector('i1')} into i1")
-                value, type_, offset = pure(f"arith.extui {anywhere} : i1 to i8"), "i8", index
-            else:
-                value, type_ = name, state.vector(element)
-                offset = pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
-            address = _at(state, target, offset, element)
-            state.writer.effect(f"llvm.store {value}, {address} {{alignment = 1 : i64}} : {type_}, !llvm.ptr")
+        offset = pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
+        for name, target, element in zip(names, targets, _numbers(one)):
+            _store(state, name, state.vector(element), _at(state, target, offset, element))
+        if one.flagged:
+            flag = pure(f"arith.extui {any_nan(state, one, names[1])} : i1 to i8")
+            _store(state, flag, "i8", _at(state, targets[1], index, "i1"))
+
+
+def _store(state: State, value: str, type_: str, address: str) -> None:
+    state.writer.effect(f"llvm.store {value}, {address} {{alignment = 1 : i64}} : {type_}, !llvm.ptr")
 
 
 def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int, str]:
@@ -88,11 +107,11 @@ def totals(state: State, reductions: list[Reduction], buffers: Buffers) -> Accum
 def _total(state: State, reduction: Reduction, buffers: list[str]) -> list[str]:
     """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``. As in
     `across_lanes`, the last four numbers of each row's sum are added in the wide type."""
-    numbers = [element for element in reduction.elements if element != "i1"]
+    numbers = _numbers(reduction)
     size, current = state.width, reduction
     vectors = [[_row(state, buffer, k, element) for buffer, element in zip(buffers, numbers)] for k in range(size)]
-    flags = [_flags(state, buffer) for buffer in buffers[len(numbers) :]]
-    none = [state.splat(False, "i1") for _ in flags]
+    flags = [nan_where(state, reduction, _flags(state, buffer), False) for buffer in buffers[len(numbers) :]]
+    none = identities(state, reduction, False)[len(numbers) :]
     while size > 1:
         half = size // 2
         lower = [b % 2 * state.width + b // 2 * size + lane for b in range(state.width // half) for lane in range(half)]

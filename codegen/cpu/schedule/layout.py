@@ -158,9 +158,12 @@ def staged(kernel: LoopKernel, usual: Layout) -> Layout | None:
 def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:
     """Whether rows are long and the work per element is so small that masks would cost as much, or accesses can be
     grouped only in full vectors."""
-    if found.lane is None or found.full(width) or found.tile is not None or (reduces and not found.across):
+    if found.lane is None or found.full(width) or found.tile is not None:
         return False
-    return bool(found.groups) or sum(weight(instr) for one in schedule.sweeps for instr in one.code) <= _PEELED
+    work = sum(weight(instr) for one in schedule.sweeps for instr in one.code)
+    if reduces and not found.across:  # each block of the lane dim is a loop over what is reduced
+        return work <= LIGHT and found.block == found.copies * width
+    return bool(found.groups) or work <= _PEELED
 
 
 def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
