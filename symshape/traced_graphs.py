@@ -104,8 +104,8 @@ def _packed(
 
 
 def _has_convolutions(gm: torch.fx.GraphModule) -> bool:
-    """Whether there is anything to pack. The reports of other graphs are not touched: those of graphs from the cache are
-    read when they are asked for."""
+    """Whether there is anything to pack. Reports of other graphs are not touched: those of graphs from the cache are
+    decoded when somebody asks for them."""
     return bool(gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
 
 
