@@ -30,7 +30,7 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
     of further arguments, behind those of the graph, which ``run`` adds. A forward graph of convolutions with batch
     norms in eval mode has a second program, for calls after which nobody asks for gradients: the arguments of the
     backward program are then those of ``backward_program``."""
-    may_pack = options.target != "triton" and NAME not in options.disable_passes
+    may_pack = options.target != "triton" and NAME not in options.disable_passes and _has_convolutions(gm)
     if kind == "inference" and may_pack:
         return _compile_packed(gm, options, keep_stages)
     compiled = compile_or_reuse(gm, options, kind=kind, keep_stages=keep_stages)
@@ -66,7 +66,7 @@ def _postpone_activations(gm: torch.fx.GraphModule, options: Options, compiled: 
     from symshape.frontend.graph_rewrites.packed_convolutions import folds_norms
     from symshape.frontend.graph_rewrites.results_alone import results_alone
 
-    if options.stage or repro_after() == "aot" or not _has_convolutions(gm):
+    if options.stage or repro_after() == "aot":
         return
     alone = results_alone(gm)
     if alone is None or not folds_norms(alone.graph):
@@ -90,8 +90,6 @@ def _packed(
     gm: torch.fx.GraphModule, options: Options, fallbacks: list[Fallback]
 ) -> tuple[torch.fx.GraphModule, ParameterGraph | None]:
     """A copy of the graph with its convolutions packed; the graph itself where that does not pay, or fails."""
-    if not _has_convolutions(gm):
-        return gm, None
     from symshape.frontend.graph_rewrites.packed_convolutions import pack_convolutions
 
     try:
@@ -107,6 +105,8 @@ def _packed(
 
 
 def _has_convolutions(gm: torch.fx.GraphModule) -> bool:
+    """Whether there is anything to pack. Reports of other graphs are not touched: those of graphs from the cache are
+    decoded when somebody asks for them."""
     return bool(gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
 
 

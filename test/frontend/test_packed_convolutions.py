@@ -17,6 +17,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import symshape
+from symshape.cache.compiled_graphs import Loaded
 from symshape.frontend.graph_rewrites import packed_convolutions
 from symshape.runtime.parameter_constants import ParameterConstants
 
@@ -330,3 +331,20 @@ def test_constants_of_modules_that_are_gone_are_freed() -> None:
         del found
     gc.collect()
     assert [one() is None for one in made] == [True, True, False]
+
+
+def test_reports_of_other_graphs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of graphs from the cache are decoded when somebody asks for them."""
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    weight, x = torch.randn(3, 3, requires_grad=True), torch.randn(4, 3)
+    decoded: list[Any] = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        with monkeypatch.context() as patched:
+            patched.setattr(Loaded, "report", property(lambda self: decoded.append(self)))
+            for grad in (False, True):
+                with torch.set_grad_enabled(grad):
+                    found = symshape.compile(lambda x, weight: (x @ weight).relu() + 1)(x, weight)
+                torch.testing.assert_close(found, (x @ weight).relu() + 1)
+    assert not decoded
