@@ -237,6 +237,11 @@ def modes_now() -> tuple[Any, ...]:
     )
 
 
+def without_autocast() -> Any:
+    """A context manager within which no operator is autocast."""
+    return torch._C._DisableAutocast()
+
+
 def autocast_state() -> Any:
     """The autocast settings in force; None without autocast."""
     if not torch._C._is_any_autocast_enabled():

@@ -3,19 +3,26 @@ changes."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
-from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments, traced_later
+from symshape.frontend.bridge.fake_tensors import shape_env_of
+from symshape.frontend.bridge.guards import guard_counts, ignored_guards
 from symshape.frontend.bridge.repro_settings import repro_after
+from symshape.frontend.bridge.running_operators import without_modes
 from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.pipeline import Timings, timed
 from symshape.runtime.postponed_activations import PostponedActivations, with_activations
+from symshape.runtime.torch_c import without_autocast
+from symshape.stack_room import with_room
 
 if TYPE_CHECKING:
     from symshape.frontend.graph_rewrites.parameter_graph import ParameterGraph
@@ -28,8 +35,8 @@ POSTPONED: Final = "postpone-activations"
 def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, keep_stages: bool = False) -> Any:
     """``compile_or_reuse``. In an inference graph on a CPU, convolutions are packed first: ``entry`` then has layouts
     of further arguments, behind those of the graph, which ``run`` adds. A forward graph of convolutions with batch
-    norms in eval mode has a second program, for calls after which nobody asks for gradients: the arguments of the
-    backward program are then those of ``backward_program``."""
+    norms in eval mode has a second program, for calls without ``backward``: the arguments of the backward program are
+    then those of ``backward_program``."""
     may_pack = options.target != "triton" and NAME not in options.disable_passes and _has_convolutions(gm)
     if kind == "inference" and may_pack:
         return _compile_packed(gm, options, keep_stages)
@@ -62,28 +69,41 @@ def _compile_packed(gm: torch.fx.GraphModule, options: Options, keep_stages: boo
 
 
 def _postpone_activations(gm: torch.fx.GraphModule, options: Options, compiled: Any) -> None:
-    """Gives a compiled forward graph the second program, if its convolutions are packed. The report is the first's."""
+    """Gives a compiled forward graph a second program, which is compiled at the second call, if its convolutions can be
+    packed. The report is the first program's."""
     from symshape.frontend.graph_rewrites.packed_convolutions import folds_norms
     from symshape.frontend.graph_rewrites.results_alone import results_alone
 
-    if options.stage or repro_after() == "aot":
+    if options.stage or repro_after() == "aot" or not _has_convolutions(gm):
         return
     alone = results_alone(gm)
     if alone is None or not folds_norms(alone.graph):
         return
-    graph, parameters = _packed(alone.graph, options, compiled.report.fallbacks)
-    if parameters is None:
-        return
-    other = compile_or_reuse(graph, options, kind="inference")
-    compiled.report.fallbacks += other.report.fallbacks
-    compiled.report.remarks[POSTPONED] = ["computes results alone until backward is called"]
-    run = PostponedActivations(compiled.run, _with_constants(other.run, parameters), alone.places).forward
+    compiled.report.remarks[POSTPONED] = ["computes results alone from the second call on, until backward is called"]
+    make = functools.partial(with_room, _results_program, alone.graph, options, traced_later())
+    run = PostponedActivations(compiled.run, make, alone.places).forward
 
     def forward(args: list[Any]) -> Any:
         return run(args)
 
     takes_boxed_arguments(forward)
     compiled.run = forward
+
+
+def _results_program(
+    gm: torch.fx.GraphModule, options: Options, traced: Callable[[], AbstractContextManager[Any]]
+) -> Callable[[list[Any]], Any] | None:
+    """Compiles the graph of results alone, between calls. None if its convolutions are not packed, or if that would
+    take a guard: those of the frame are in force already. ``traced``: see ``traced_later``."""
+    env = shape_env_of(gm)
+    guards = guard_counts(env), ignored_guards(env)
+    fallbacks: list[Fallback] = []
+    with traced(), without_modes(), torch.no_grad(), without_autocast():
+        graph, parameters = _packed(gm, options, fallbacks)
+        other = None if parameters is None else compile_or_reuse(graph, options, kind="inference")
+    if parameters is None or other is None or (guard_counts(env), ignored_guards(env)) != guards:
+        return None
+    return _with_constants(other.run, parameters)
 
 
 def _packed(

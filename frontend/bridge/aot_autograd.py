@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
-from torch._guards import TracingContext
+from torch._guards import TracingContext, tracing
 
 
 def aot_compile(
@@ -242,6 +244,13 @@ def lasting_inputs(gm: torch.fx.GraphModule) -> frozenset[int]:
     known = set(metadata.static_input_indices if metadata is not None else ()) | gm.meta.get(_LASTING, set())
     described = [node.meta.get("desc") for node in gm.graph.find_nodes(op="placeholder")]
     return frozenset(i for i, d in enumerate(described) if isinstance(d, PlainAOTInput) and d.idx in known)
+
+
+def traced_later() -> Callable[[], AbstractContextManager[Any]]:
+    """The TracingContext of the graph that is compiled now, to be entered when another graph is compiled from it after
+    the trace. AOTAutograd compiles backward graphs in the same way."""
+    context = TracingContext.try_get()
+    return nullcontext if context is None else functools.partial(tracing, copy.copy(context))
 
 
 _LASTING = "symshape_lasting"

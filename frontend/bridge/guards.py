@@ -76,6 +76,11 @@ def guard_counts(env: Any) -> tuple[int, ...]:
     return len(env.guards), len(env.replacements), len(deferred_runtime_asserts(env))
 
 
+def ignored_guards(env: Any) -> int:
+    """How many guards were asked for after Dynamo had written them down (``are_guards_closed``)."""
+    return 0 if env is None else int(env.counter["ignored_backward_guard"])
+
+
 def are_guards_closed(env: Any) -> bool:
     """Whether Dynamo has written down the guards: later ones are ignored, with nothing but a log entry."""
     return bool(env.frozen)

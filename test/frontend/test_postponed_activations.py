@@ -11,6 +11,7 @@ import torch
 import torch.nn as nn
 
 import symshape
+from symshape import traced_graphs
 from symshape.runtime.postponed_activations import PostponedActivations
 
 Forwards = list[bool]
@@ -32,17 +33,28 @@ def no_earlier_graphs() -> None:
     torch._dynamo.reset()
 
 
+def called(model: Any, *shape: int) -> Any:
+    """A first call runs the forward program, after which nobody asks for gradients."""
+    model(torch.randn(shape or (2, 3, 4, 4)))
+    return model
+
+
 @pytest.fixture
 def forwards(monkeypatch: pytest.MonkeyPatch) -> Forwards:
-    """For each call of a program that may postpone its activations, whether they were wanted by then."""
+    """For each call of a program that may postpone its activations, whether it saved them."""
     found: Forwards = []
-    forward = PostponedActivations.forward
+    forward, saving = PostponedActivations.forward, PostponedActivations._saving
 
     def recording(self: PostponedActivations, args: list[Any]) -> Any:
-        found.append(self.is_wanted)
+        found.append(False)
         return forward(self, args)
 
+    def recording_saved(self: PostponedActivations, args: list[Any]) -> Any:
+        found[-1] = True
+        return saving(self, args)
+
     monkeypatch.setattr(PostponedActivations, "forward", recording)
+    monkeypatch.setattr(PostponedActivations, "_saving", recording_saved)
     return found
 
 
@@ -59,7 +71,7 @@ def test_results_and_gradients(how: Callable[[nn.Module], Any], forwards: Forwar
     for shape in ((2, 3, 8, 7), (1, 3, 1, 1), (3, 3, 17, 4)):
         x = torch.randn(shape, requires_grad=True)
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
-    assert forwards == [False] * 3
+    assert forwards == [True, False, False]
     for images in (x, x[:1], x.mT):
         mine, its = images.detach().clone().requires_grad_(), images.detach().clone().requires_grad_()
         result, expected = compiled(mine), other(its)
@@ -69,27 +81,62 @@ def test_results_and_gradients(how: Callable[[nn.Module], Any], forwards: Forwar
             loss.backward()
         torch.testing.assert_close(mine.grad, its.grad, rtol=1e-4, atol=1e-5)
         assert_same_gradients(model, other)
-    assert forwards == [*[False] * 4, True, *forwards[5:]]  # another layout may be another graph
+    assert forwards[3:5] == [False, True]  # and another layout may be another graph
+
+
+def test_training_makes_no_second_program(forwards: Forwards) -> None:
+    """With the layers in eval mode, as where batch norms are frozen."""
+    model = network()
+    other, compiled = copy.deepcopy(model), symshape.compile(model)
+    for shape in ((2, 3, 5, 5), (1, 3, 8, 8), (3, 3, 2, 7)):
+        x = torch.randn(shape)
+        compiled(x).square().sum().backward()
+        other(x).square().sum().backward()
+        assert_same_gradients(model, other)
+    assert forwards == [True] * 3
+
+
+def test_a_second_program_that_would_take_a_guard_is_not_made(
+    forwards: Forwards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frame's guards are in force when it is made."""
+    model = network()
+    compiled = called(symshape.compile(model))
+    packed = traced_graphs._packed
+
+    def with_a_guard(gm: torch.fx.GraphModule, *args: Any) -> Any:
+        env = traced_graphs.shape_env_of(gm)
+        symbol = next(iter(env.var_to_range))
+        env.evaluate_expr(symbol < 1000, size_oblivious=False)
+        return packed(gm, *args)
+
+    monkeypatch.setattr(traced_graphs, "_packed", with_a_guard)
+    for shape in ((2, 3, 5, 5), (1, 3, 8, 8)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    assert forwards == [True] * 3
 
 
 def test_of_several_calls_before_backward(forwards: Forwards) -> None:
     model = network()
-    other, compiled = copy.deepcopy(model), symshape.compile(model)
+    other, compiled = copy.deepcopy(model), called(symshape.compile(model))
     first, second = torch.randn(2, 3, 5, 5), torch.randn(1, 3, 8, 8)
     (compiled(first).sum() + compiled(second).square().sum()).backward()
     (other(first).sum() + other(second).square().sum()).backward()
-    assert forwards == [False, False]
+    assert forwards == [True, False, False]
     assert_same_gradients(model, other)
 
 
 def test_batched_tangents(forwards: Forwards) -> None:
     model = network()
-    compiled, x = symshape.compile(model), torch.randn(2, 3, 6, 6, requires_grad=True)
+    x = torch.randn(2, 3, 6, 6, requires_grad=True)
+    compiled = called(symshape.compile(model))
+    compiled(x)
     tangents = torch.randn(3, 2, 4)
     (found,) = torch.autograd.grad(compiled(x), x, tangents, is_grads_batched=True)
     (expected,) = torch.autograd.grad(model(x), x, tangents, is_grads_batched=True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert forwards == [False]
+    assert not forwards[-1]
 
 
 def test_hooks_of_saved_tensors() -> None:
@@ -137,7 +184,7 @@ def test_compiled_autograd(how: str) -> None:
 @pytest.mark.parametrize("changed", ["image", "bias of a norm"])
 def test_changed_inputs_are_an_error(changed: str) -> None:
     model = network()
-    compiled, x = symshape.compile(model), torch.randn(2, 3, 8, 8)
+    compiled, x = called(symshape.compile(model)), torch.randn(2, 3, 8, 8)
     result = compiled(x)
     with torch.no_grad():
         (x if changed == "image" else model[1].bias).add_(1)  # type: ignore[operator]
