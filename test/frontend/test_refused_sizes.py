@@ -125,6 +125,27 @@ OVERLAPPING: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+WINDOWS: dict[str, Callable[[Tensor], Any]] = {
+    "select": lambda x: x.unfold(0, 2, 1).select_scatter(x.unfold(0, 2, 1)[0] * 2, 0, 1),
+    "slice": lambda x: x.unfold(0, 2, 1).slice_scatter(x.unfold(0, 2, 1)[:1], 0, 1, 2),
+    "slice of rows": lambda x: x.unfold(0, 2, 2).slice_scatter(x.unfold(0, 2, 2)[:1] * 3, 0, 1, 2),
+    "diagonal": lambda x: x.unfold(0, 2, 1).diagonal_scatter(x.unfold(0, 2, 1).diagonal() * 2),
+}
+
+
+@pytest.mark.parametrize("make", [symshape.jit, symshape.compile], ids=["jit", "compile"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_scatters_to_windows(name: str, make: Any) -> None:
+    """Eager mode writes to a copy of the memory, in which an element is in several windows."""
+    torch._dynamo.reset()
+    compiled = make(WINDOWS[name])
+    for shape in ((4, 5), (7, 3), (5, 1)):
+        x = torch.randn(shape)
+        found, wanted = compiled(x), WINDOWS[name](x)
+        assert torch.equal(found, wanted)
+        assert found.stride() == wanted.stride()
+
+
 @pytest.mark.parametrize("make", [symshape.jit, symshape.compile], ids=["jit", "compile"])
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_scatters_to_what_shares_memory(name: str, make: Any) -> None:

@@ -67,8 +67,11 @@ def as_strided_scatter(
 
 def require_memory(b: Builder, x: Tensor) -> None:
     """Unsupported where the result of a write into a copy of the memory that ``x`` is in may be read, by address,
-    outside of ``x``: the library call copies all of the memory, whose size is known at call time."""
+    outside of ``x``, and where elements of ``x`` may share memory (``unfold``), so that a write changes several. The
+    library call copies all of the memory, whose size is known at call time."""
     layout = _layout(b, x)
+    if not _are_apart(b, layout):
+        raise Unsupported("elements that share memory")
     if not b.addresses or is_own_memory(b, x):
         return
     if not _row_major(b, layout) or not all(one is not None and _within(b, layout, *one) for one in b.addresses):
@@ -133,6 +136,23 @@ def _layout(b: Builder, x: Tensor) -> Layout:
 def _row_major(b: Builder, layout: Layout) -> bool:
     steps = [product(layout.sizes[i + 1 :]) for i in range(len(layout.sizes))]
     return all(b.facts.equal(*pair) for pair in zip(layout.strides, steps))
+
+
+def _are_apart(b: Builder, layout: Layout) -> bool:
+    """Whether elements are known to be at different addresses, or eager mode's copy has them apart (strides of 0). In
+    some order of the dims, a step along each is then larger than all steps along those after it together."""
+    if ZERO in layout.strides:
+        return True
+    rest = dict(enumerate(zip(layout.sizes, layout.strides)))
+    while rest:
+        extent = as_expr(sum((size - 1) * stride for size, stride in rest.values()))
+        outermost = next(
+            (d for d, (n, step) in rest.items() if b.facts.less_equal(extent - (n - 1) * step, step - 1)), -1
+        )
+        if outermost < 0:
+            return False
+        del rest[outermost]
+    return True
 
 
 def _within(b: Builder, layout: Layout, first: Expr, sizes: Sequence[Expr], stride: Sequence[Any]) -> bool:
