@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -24,6 +25,20 @@ def pytest_collection_finish() -> None:
     """Modules and tests live until the end. No collection walks them again: it took longer than what it was for."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``sample(n)``, all but every n-th case are marked ``long``. An n without a common factor
+    with the lengths of the test's tables takes each value of each table in turn."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample is not None:
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % sample.args[0]:
+                item.add_marker("long")
+            cases[name] += 1
 
 
 def _without_trace() -> Generator[None]:

@@ -40,6 +40,7 @@ from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol
 from symshape.frontend.bridge.shortcuts import is_shortcut
 from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
 from symshape.frontend.bridge.tracing_errors import is_data_dependent_error
+from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 
@@ -416,7 +417,9 @@ def if_larger(condition: Any) -> bool | None:
         asked = condition_from_sympy(condition.xreplace(quotients))
     except UnsupportedExpr:
         return None
-    low, high = Facts(dict.fromkeys(asked.symbols, Row(2, None))).bounds(asked.expr)
+    # n*n - n has a lower bound by the signs of its terms where n is 2 and a number that is not negative.
+    beyond = asked.expr.substitute({name: Expr.symbol(name) + 2 for name in asked.symbols})
+    low, high = Facts(dict.fromkeys(asked.symbols, Row(0, None))).bounds(beyond)
     least, most = -inf if low is None else low, inf if high is None else high
     match asked.kind:
         case "ge":

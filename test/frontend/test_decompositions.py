@@ -40,6 +40,7 @@ def torch_compile(function: Any) -> Any:
     return torch.compile(function, backend="symshape", dynamic=True, options={"strict": True})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.5, float("inf")])
 def test_distances(p: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -378,6 +379,7 @@ def test_roll_copies_two_slices() -> None:
     assert "remsi" not in kernels and "tensor.extract " not in kernels
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "window, dilation, padding, stride",
     [
@@ -439,6 +441,7 @@ def _maxima(window: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     return pooled
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("arguments", WINDOWS)
 def test_maxima_of_images(arguments: Any, dtype: torch.dtype) -> None:
@@ -468,6 +471,7 @@ def test_maxima_of_images_have_gradients(arguments: Any) -> None:
             compiled(torch.randn(1, 1, 1, 1))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("first", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("arguments", WINDOWS)
 def test_gradients_of_maxima_of_every_size_are_one_operator(arguments: Any, first: torch.memory_format) -> None:
@@ -532,6 +536,7 @@ def test_sums_of_complex_numbers_copy_neither() -> None:
     assert graph.program_source.count("aten_") == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.complex64])
 @pytest.mark.parametrize("dim", [-1, 0])
 def test_cross_products(dtype: torch.dtype, dim: int) -> None:

@@ -155,6 +155,7 @@ def test_what_was_changed_is_reverted_if_the_kth_row_raises(phase: Any, monkeypa
         assert changed(before) == [], failing.name
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_what_was_changed_is_reverted_if_a_part_of_a_row_raises(

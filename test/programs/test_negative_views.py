@@ -40,6 +40,7 @@ def made(n: int, negated: bool) -> torch.Tensor:
     return torch._neg_view(-x) if negated else x
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("first", ["plain", "negated"])

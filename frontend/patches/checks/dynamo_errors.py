@@ -77,15 +77,17 @@ def raised_by_patch(error: BaseException) -> bool:
     that replaces an operator raised."""
     if isinstance(error, InternalTorchDynamoError):
         return True
-    is_dynamos = isinstance(error, TorchDynamoException) and not isinstance(error, TorchRuntimeError)
-    step: BaseException | None = None if is_dynamos else error
-    seen: set[int] = set()
-    while step is not None and id(step) not in seen:
-        seen.add(id(step))
-        if isinstance(step, RefusedCall):
-            return False
-        frames = [frame for frame, _ in traceback.walk_tb(step.__traceback__)]
+    if isinstance(error, TorchDynamoException) and not isinstance(error, TorchRuntimeError):
+        return False
+    chain: list[BaseException] = []
+    step: BaseException | None = error
+    while step is not None and step not in chain:
+        chain.append(step)
+        step = step.__cause__ or step.__context__
+    if any(isinstance(one, RefusedCall) for one in chain):  # others repeat it, with its traceback
+        return False
+    for one in chain:
+        frames = [frame for frame, _ in traceback.walk_tb(one.__traceback__)]
         if frames and str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] == "symshape":
             return True
-        step = step.__cause__ or step.__context__
     return False
