@@ -471,7 +471,8 @@ def test_the_least_recently_used_entry_leaves_and_it_is_said_once() -> None:
             close(jitted(torch.ones(4), n), torch.full((4,), float(n)))
     assert guards() == {"n == 3", "n == 6", "n == 7"}
     (warning,) = [one for one in seen if "symshape.jit" in str(one.message)]
-    assert "has 3 entries, as many as entry_limit allows" in str(warning.message) and "n == 3 (failed" in str(warning.message)
+    said = str(warning.message)
+    assert "has 3 entries, as many as entry_limit allows" in said and "n == 3 (failed" in said
     assert warning.filename == __file__
 
 
