@@ -76,6 +76,7 @@ def _compare(make: Any, function: Any, arguments: list[tuple[Tensor, ...]]) -> N
     assert served >= 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("first", [3, 1])
 @pytest.mark.parametrize("name", ALONE)
 def test_numbers_in_transforms(name: str, first: int) -> None:
@@ -128,6 +129,7 @@ def _first_columns(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", [[(3, 3), (1, 3), (1, 1)], [(1, 3), (3, 3)], [(1, 1), (4, 4), (1, 4)]], ids=str)
 @pytest.mark.parametrize("name", WRITES)
 def test_gradients_of_what_is_repeated_in_place(name: str, order: list[tuple[int, int]]) -> None:
