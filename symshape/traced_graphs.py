@@ -17,6 +17,7 @@ from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts, ignored_guards
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.bridge.running_operators import without_modes
+from symshape.frontend.importer.requirements import LateGuard
 from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.pipeline import Timings, timed
@@ -74,7 +75,7 @@ def _postpone_activations(gm: torch.fx.GraphModule, options: Options, compiled: 
     from symshape.frontend.graph_rewrites.packed_convolutions import folds_norms
     from symshape.frontend.graph_rewrites.results_alone import results_alone
 
-    if options.stage or repro_after() == "aot" or not _has_convolutions(gm):
+    if options.stage or repro_after() == "aot":
         return
     alone = results_alone(gm)
     if alone is None or not folds_norms(alone.graph):
@@ -98,9 +99,12 @@ def _results_program(
     env = shape_env_of(gm)
     guards = guard_counts(env), ignored_guards(env)
     fallbacks: list[Fallback] = []
-    with traced(), without_modes(), torch.no_grad(), without_autocast():
-        graph, parameters = _packed(gm, options, fallbacks)
-        other = None if parameters is None else compile_or_reuse(graph, options, kind="inference")
+    try:
+        with traced(), without_modes(), torch.no_grad(), without_autocast():
+            graph, parameters = _packed(gm, options, fallbacks)
+            other = None if parameters is None else compile_or_reuse(graph, options, kind="inference")
+    except LateGuard:
+        return None
     if parameters is None or other is None or (guard_counts(env), ignored_guards(env)) != guards:
         return None
     return _with_constants(other.run, parameters)

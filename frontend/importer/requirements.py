@@ -16,6 +16,10 @@ _JOIN = {"and": sympy.And, "or": sympy.Or}
 _COMPARE = {"eq": sympy.Eq, "ne": sympy.Ne, "ge": sympy.Ge}
 
 
+class LateGuard(CompileError):
+    """A guard that a pass requires after Dynamo has written the guards of the entry down."""
+
+
 class Requirements:
     """The callable ``require`` of a compile: ``requirements(condition, reason)`` adds a guard. It is never dropped:
     CompileError if it cannot become a guard.
@@ -54,7 +58,7 @@ class Requirements:
         if condition.as_bool() is True:
             return
         if are_guards_closed(self.env):
-            raise CompileError(f"{what}: the guards of the entry are complete", next_step=_EARLY)
+            raise LateGuard(f"{what}: the guards of the entry are complete", next_step=_EARLY)
         if not add_guard(self.env, self.relation(condition), origin):
             raise CompileError(f"{what}: PyTorch accepts no guards here", next_step=_DECIDE)
 

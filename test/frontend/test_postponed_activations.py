@@ -12,6 +12,9 @@ import torch.nn as nn
 
 import symshape
 from symshape import traced_graphs
+from symshape.frontend.importer.requirements import Requirements
+from symshape.prover.numbers.condition import greater
+from symshape.prover.numbers.expr import Expr
 from symshape.runtime.postponed_activations import PostponedActivations
 
 Forwards = list[bool]
@@ -96,21 +99,29 @@ def test_training_makes_no_second_program(forwards: Forwards) -> None:
     assert forwards == [True] * 3
 
 
+def _asks(env: Any) -> None:
+    env.evaluate_expr(next(iter(env.var_to_range)) < 1000)
+
+
+def _requires(env: Any) -> None:
+    name = str(next(iter(env.var_to_range)))
+    Requirements(env)(greater(1000, Expr.symbol(name)), "a test")
+
+
+@pytest.mark.parametrize("takes_guard", [_asks, _requires])
 def test_a_second_program_that_would_take_a_guard_is_not_made(
-    forwards: Forwards, monkeypatch: pytest.MonkeyPatch
+    takes_guard: Callable[[Any], None], forwards: Forwards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The frame's guards are in force when it is made."""
     model = network()
     compiled = called(symshape.compile(model))
-    packed = traced_graphs._packed
+    compile_or_reuse = traced_graphs.compile_or_reuse
 
-    def with_a_guard(gm: torch.fx.GraphModule, *args: Any) -> Any:
-        env = traced_graphs.shape_env_of(gm)
-        symbol = next(iter(env.var_to_range))
-        env.evaluate_expr(symbol < 1000, size_oblivious=False)
-        return packed(gm, *args)
+    def with_a_guard(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        takes_guard(traced_graphs.shape_env_of(gm))
+        return compile_or_reuse(gm, *args, **kwargs)
 
-    monkeypatch.setattr(traced_graphs, "_packed", with_a_guard)
+    monkeypatch.setattr(traced_graphs, "compile_or_reuse", with_a_guard)
     for shape in ((2, 3, 5, 5), (1, 3, 8, 8)):
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
