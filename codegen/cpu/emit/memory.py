@@ -395,18 +395,22 @@ def store_vector(state: State, name: str, address: str, vector: str, align: int)
 def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
-    if (
-        kind not in types.GATHERED and mask is not None
-    ):  # one branch per lane else: read a safe address in inactive lanes
+    # Elements that are too small for a gather instruction would be a branch for each lane: lanes that may not read have
+    # an address that they may read, and zero after that.
+    by_lane = mask is not None and kind not in types.GATHERED
+    active = state.splat(True, "i1") if mask is None or by_lane else mask
+    if by_lane:
         safe = pure(f"vector.broadcast {state.safe} : !llvm.ptr to {pointers}")
         addresses = pure(f"llvm.select {mask}, {addresses}, {safe} : {bools}, {pointers}")
-        mask = None
-    active = state.splat(True, "i1") if mask is None else mask
-    text = (
-        f"llvm.intr.masked.gather {addresses}, {active}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
-        f" : ({pointers}, {bools}, {vector}) -> {vector}"
+    zero = state.splat(0, kind)
+    found = pure(
+        f"llvm.intr.masked.gather {addresses}, {active}, {zero} {{alignment = {align} : i32}}"
+        f" : ({pointers}, {bools}, {vector}) -> {vector}",
+        at_least=state.writer.depth,
     )
-    return as_register(state, pure(text, at_least=state.writer.depth), dtype, vector)
+    if by_lane:
+        found = pure(f"arith.select {mask}, {found}, {zero} : {bools}, {vector}", at_least=state.writer.depth)
+    return as_register(state, found, dtype, vector)
 
 
 def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
