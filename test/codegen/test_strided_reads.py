@@ -1,4 +1,4 @@
-"""Reads at a stride along the lanes: vectors and shuffles of every second to fourth element, and gathers; nothing is read
+"""Reads at a stride along the lanes: vectors and shuffles of every second to fourth element, and gathers. Nothing is read
 behind the end, and what a mask leaves out is zero."""
 
 from __future__ import annotations
