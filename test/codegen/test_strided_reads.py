@@ -1,5 +1,5 @@
-"""Reads at a stride along the lanes: vectors and shuffles of every second to fourth element, and gathers. Nothing is read
-behind the end, and what a mask leaves out is zero."""
+"""Reads at a stride along the lanes: vectors and shuffles of every second to fourth element, and gathers. Nothing is
+read behind the end, and what a mask leaves out is zero."""
 
 from __future__ import annotations
 
