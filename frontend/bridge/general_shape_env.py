@@ -267,28 +267,37 @@ class GeneralShapeEnv(ShapeEnv):
         if not self.is_backed(condition):
             return None
         here = _evaluated(condition, self.backed_var_to_val)
-        if here is None or here is default and not self._is_of_few_and_layout(condition):
+        if here is None:
+            return default
+        is_of_few = not self.larger_hints[0].keys().isdisjoint(condition.free_symbols)
+        asked_by = _layout_function()
+        # The default would be the layout of an empty tensor where a hint is 0 or 1, whereas an empty batch of images is
+        # laid out as others are; and where "ge" orders dims, that of sizes in this order.
+        if here is default and not (asked_by and (is_of_few or asked_by == "ge")):
             return default
         if condition in self.decided:
             return self.decided[condition]
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
-        if _is_asked_for_layout():
+        if asked_by:
             larger = if_larger(condition)
             if larger is None:  # of a remainder, which is taken for a larger size as well
                 larger = _if_not_one(condition)
             if larger is not None:
                 self.uncacheable_answers += 1
                 return larger
-        for larger in self._at_larger_hints(condition):
+        if here is default and not is_of_few:
+            return None
+        others = list(self._at_larger_hints(condition))
+        for larger in others:
             if larger is default or default is None and larger is not here:
                 return larger
-        return default if here is default else None
-
-    def _is_of_few_and_layout(self, condition: Any) -> bool:
-        """Whether a layout function evaluates a condition on a size whose hint is 0 or 1: there the default would give
-        the layout of an empty tensor, whereas an empty batch of images is laid out as others are."""
-        return not self.larger_hints[0].keys().isdisjoint(condition.free_symbols) and _is_asked_for_layout()
+        if here is not default:
+            return None
+        if None in others:
+            return default
+        self.uncacheable_answers += 1  # strides of x.t()[::3], where x has one column: 3 and 1
+        return not default
 
 
 def trace_with_retry(env: Any, run: Callable[[], Any]) -> Any:
@@ -395,15 +404,15 @@ def _caller() -> Any:
     return frame
 
 
-def _is_asked_for_layout() -> bool:
-    """Whether the condition is evaluated by a layout function (order of strides, contiguity) or by the overlap check of
-    ``copy_``: for a dim of size 1 every stride is right."""
+def _layout_function() -> str:
+    """The function that evaluates the condition, if it is one for layouts (order of strides, contiguity) or the overlap
+    check of ``copy_``: for a dim of size 1 every stride is right. "" for other functions."""
     frame = _caller()
     if frame is None:
-        return False
+        return ""
     name, file = frame.f_code.co_name, frame.f_code.co_filename
     overlaps = name == "meta_copy_" and file == _meta_registrations.__file__
-    return overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__
+    return name if overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__ else ""
 
 
 @lru_cache(maxsize=1 << 13)

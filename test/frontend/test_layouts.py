@@ -127,6 +127,29 @@ def test_channels_last_whatever_came_first(name: str, first: tuple[int, ...]) ->
         ]
 
 
+OF_STRIDES_IN_ANY_ORDER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "every third column": lambda x: x.t()[::3] + 1,
+    "flipped": lambda x: x.t()[::3].flip(0),
+    "sum of two": lambda x: x.t()[::3] + x.t()[::3].flip(0),
+    "windows": lambda x: x.unfold(0, 2, 1) + 1,
+    "minima of windows": lambda x: torch.minimum(x.unfold(0, 2, 1), x.unfold(0, 2, 1).flip(0)),
+}
+
+
+@pytest.mark.parametrize("first", [(2, 1), (70, 1), (3, 0), (2, 3), (3, 3)], ids=str)
+@pytest.mark.parametrize("name", OF_STRIDES_IN_ANY_ORDER)
+def test_an_order_of_dims_that_sizes_decide(name: str, first: tuple[int, int]) -> None:
+    """Strides 3 and n, or equal strides: which dim is the outer one depends on the sizes."""
+    function = OF_STRIDES_IN_ANY_ORDER[name]
+    compiled = symshape.compile(function)
+    for sizes in (first, (16, 16), (3, 4), (2, 5), (5, 2), (33, 40)):
+        x = torch.randn(sizes)
+        found, wanted = compiled(x), function(x)
+        torch.testing.assert_close(found, wanted)
+        strides = zip(wanted.shape, found.stride(), wanted.stride(), strict=True)
+        assert all(n < 2 or a == b for n, a, b in strides) or wanted.numel() == 0
+
+
 @pytest.mark.parametrize(
     "function", [lambda x: torch.cat([x]), lambda x: x.movedim(0, 1) + 1, lambda x: torch.einsum("ij->ji", x)]
 )
