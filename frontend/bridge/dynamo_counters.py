@@ -1,13 +1,14 @@
-"""Dynamo's counters: graphs, graph breaks, compilations."""
+"""What Dynamo counts and keeps of its compilations: graphs, graph breaks with their lines."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch._dynamo.utils
-from torch._dynamo.utils import counters
+from torch._dynamo.utils import counters, graph_break_reasons
 
 
 def forget_counts() -> None:
@@ -24,6 +25,42 @@ def graph_count() -> int:
 def break_counts() -> Counter[str]:
     """The number of graph breaks by reason."""
     return Counter(counters["graph_break"])
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """A line at which Dynamo ended a graph.
+
+    ``line``    ``file:line`` of the innermost function that was traced; "" if Dynamo does not know it
+    ``text``    the text of that line
+    ``reason``  Dynamo's message: its title, then its explanation if there is one
+    """
+
+    line: str
+    text: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"`{self.text}` at {self.line}" if self.text else self.line
+        return f"{where}: {self.reason}" if where else self.reason
+
+
+def breaks_after(count: int) -> list[GraphBreak]:
+    """The graph breaks of this process but the first ``count``, in order and without duplicates."""
+    return list(dict.fromkeys(_graph_break(reason) for reason in graph_break_reasons[count:]))
+
+
+def break_count() -> int:
+    """The number of graph breaks of this process. A frame that is traced again counts again."""
+    return len(graph_break_reasons)
+
+
+def _graph_break(reason: Any) -> GraphBreak:
+    title, *rest = reason.reason.strip().splitlines()
+    explained = [line.partition(":")[2].strip() for line in rest if line.strip().startswith("Explanation:")]
+    at = reason.user_stack[-1] if reason.user_stack else None
+    line, text = (f"{at.filename}:{at.lineno}", at.line or "") if at is not None else ("", "")
+    return GraphBreak(line, text, ". ".join([title.rstrip("."), *explained]))
 
 
 def compile_ids() -> set[str]:
