@@ -42,7 +42,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
     ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
     ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
-    ("--list-pipeline", _SWITCH, "list all steps of a compile in order, passes among them, and stop"),
+    ("--list-pipeline", _SWITCH, "list all steps of a compile in order with their files, passes among them, and stop"),
     ("--split-input-file", _SWITCH, "treat the parts between '// -----' lines separately"),
     ("--verify-diagnostics", _SWITCH, "check what is reported against '// expected-error' comments"),
     ("--allow-unregistered-dialect", _SWITCH, "accept ops of unknown dialects"),
