@@ -1,4 +1,4 @@
-"""The price of one graph for every size: symshape.compile over graphs that PyTorch specialises on 0 and 1.
+"""The cost of one graph for every size: symshape.compile against graphs that PyTorch specialises on 0 and 1.
 
     python bench/generality.py [--models bert,gpt2] [--kernels softmax,gelu] [--max-elements 5e6] [--rounds 5]
 

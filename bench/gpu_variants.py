@@ -1,4 +1,4 @@
-"""Forms and blocks of bench/gpu.py: what the planner chooses for a reduction, against a sweep of what it could."""
+"""Forms and blocks of bench/gpu.py: the planner's choice for a reduction against a sweep over all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everyday set-ups: each is compared with eager mode, and launches at least one kernel of ours."""
+"""Everyday set-ups: each is compared with eager mode, and fails if no kernel of ours was launched."""
 
 from __future__ import annotations
 
