@@ -14,7 +14,8 @@ from gpu_run import Job, Run, Work
 from kernel_programs import PROGRAMS, KernelProgram, Shape, meet
 
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
+from symshape.dialects.accessors import MIXED
+from symshape.dialects.plans import MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.prover.numbers.condition import TRUE
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import relative_error

@@ -10,7 +10,8 @@ from kernel_text import KernelText, Size, sym
 
 from symshape.analysis.loops import LoopKernel
 from symshape.analysis.normalise_loops import normalise
-from symshape.codegen.triton.kernel import TritonKernel, emit_triton
+from symshape.artifact.triton_kernels import TritonKernel
+from symshape.codegen.triton.kernel import emit_triton
 from symshape.codegen.variants import Variant
 from symshape.prover.numbers.condition import TRUE, at_least
 from symshape.prover.numbers.expr import product

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from symshape.artifact.element_types import HALF
-from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
+from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, lowest
 from symshape.passes.lowering.aten.indexing import of_another_rank, require_indices, without_dims
 from symshape.passes.lowering.aten.rule_combinators import Rule
-from symshape.passes.lowering.aten.scalar_body import Scalar
+from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.prover.numbers.expr import Expr, product
 
 _COMBINERS = {
