@@ -55,8 +55,17 @@ def break_count() -> int:
     return len(graph_break_reasons)
 
 
+# Reasons of which Dynamo has no more than a name.
+_IN_WORDS = {
+    "generic_jump": "a branch on a value that is not known while tracing",
+    "comprehension_graph_break": "Dynamo cannot trace this comprehension",
+    "step_unsupported": "Dynamo cannot trace this line",
+}
+
+
 def _graph_break(reason: Any) -> GraphBreak:
     title, *rest = reason.reason.strip().splitlines()
+    title = next((words for start, words in _IN_WORDS.items() if title.startswith(start)), title)
     explained = [line.partition(":")[2].strip() for line in rest if line.strip().startswith("Explanation:")]
     at = reason.user_stack[-1] if reason.user_stack else None
     line, text = (f"{at.filename}:{at.lineno}", at.line or "") if at is not None else ("", "")

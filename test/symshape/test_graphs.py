@@ -209,6 +209,7 @@ def test_where_a_graph_is_broken() -> None:
     assert told.line == line(_told, "print(") and told.text == "print(x.sum().item())"
     assert told.reason.startswith("Failed to trace builtin operator. ") and "`print`" in told.reason
     assert branch.line == line(_told_in_between, "if y.sum()") and branch.text == "if y.sum() > 3:"
+    assert branch.reason == "a branch on a value that is not known while tracing"
     assert str(told) in str(report) and str(branch) in str(report)
     report.run(torch.ones(4))
     assert report.breaks == [told, branch]
