@@ -17,7 +17,7 @@ from symshape.activity import note
 from symshape.errors import OptionError
 from symshape.first_calls import compiled_once
 from symshape.frontend.bridge.dynamo import name_of_code
-from symshape.frontend.bridge.dynamo_counters import GraphBreak, break_count, breaks_after
+from symshape.frontend.bridge.dynamo_counters import GraphBreak, breaks_since, past
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
     FrameCallback,
@@ -125,7 +125,7 @@ class FrameCompiler(FrameCallback):
         return compiled_once(frame, self._backend, lambda: self._compile(frame, cache_entry, frame_state))
 
     def _compile(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        started, breaks, code = time.perf_counter(), break_count(), frame.f_code
+        started, before, code = time.perf_counter(), past(), frame.f_code
         try:
             with compiling(f"{name_of_code(code)} ({Path(code.co_filename).name}:{code.co_firstlineno})"):
                 note("trace")
@@ -134,7 +134,7 @@ class FrameCompiler(FrameCallback):
             if self._tracing.traced is not None:
                 line = f"{code.co_filename}:{code.co_firstlineno}"
                 seconds = time.perf_counter() - started
-                self._tracing.traced(name_of_code(code), line, seconds, breaks_after(breaks))
+                self._tracing.traced(name_of_code(code), line, seconds, breaks_since(before))
 
     def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)

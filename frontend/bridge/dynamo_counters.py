@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -45,16 +46,33 @@ class GraphBreak:
         return f"{where}: {self.reason}" if where else self.reason
 
 
-def breaks_after(count: int) -> list[GraphBreak]:
-    """The graph breaks of this process but the first ``count``, in order and without duplicates."""
-    return list(dict.fromkeys(_graph_break(reason) for reason in graph_break_reasons[count:]))
+@dataclass(frozen=True)
+class Past:
+    """What Dynamo has kept so far: the number of graph breaks, and the record of its last compile."""
+
+    breaks: int
+    compile: Any
 
 
-def break_count() -> int:
-    """The number of graph breaks of this process. A frame that is traced again counts again."""
-    return len(graph_break_reasons)
+def past() -> Past:
+    return Past(len(graph_break_reasons), _last_compile())
 
 
+def breaks_since(past: Past) -> list[GraphBreak]:
+    """The graph breaks since then, in order and without duplicates (a frame that is traced again breaks again); last
+    the line for which Dynamo does not compile the frame at all, if there is one."""
+    found = [_graph_break(reason) for reason in graph_break_reasons[past.breaks :]]
+    last = _last_compile()
+    if last is not None and last is not past.compile and last.fail_type in _NOT_COMPILED:
+        found.append(_failure(last))
+    return list(dict.fromkeys(found))
+
+
+def _last_compile() -> Any:
+    return next(iter(torch._dynamo.utils.get_compilation_metrics()[-1:]), None)
+
+
+_NOT_COMPILED = ("Unsupported", "UserError")  # errors after which Dynamo leaves a frame to eager mode
 # Reasons of which Dynamo has no more than a name.
 _IN_WORDS = {
     "generic_jump": "a branch on a value that is not known while tracing",
@@ -64,12 +82,22 @@ _IN_WORDS = {
 
 
 def _graph_break(reason: Any) -> GraphBreak:
-    title, *rest = reason.reason.strip().splitlines()
-    title = next((words for start, words in _IN_WORDS.items() if title.startswith(start)), title)
-    explained = [line.partition(":")[2].strip() for line in rest if line.strip().startswith("Explanation:")]
     at = reason.user_stack[-1] if reason.user_stack else None
     line, text = (f"{at.filename}:{at.lineno}", at.line or "") if at is not None else ("", "")
-    return GraphBreak(line, text, ". ".join([title.rstrip("."), *explained]))
+    return GraphBreak(line, text, _in_words(reason.reason))
+
+
+def _failure(compile_: Any) -> GraphBreak:
+    file, number = compile_.fail_user_frame_filename, compile_.fail_user_frame_lineno
+    line, text = (f"{file}:{number}", linecache.getline(file, number).strip()) if file and number else ("", "")
+    return GraphBreak(line, text, f"{_in_words(compile_.fail_reason or '')}; so the function runs in eager mode")
+
+
+def _in_words(message: str) -> str:
+    title, *rest = message.strip().splitlines() or [""]
+    title = next((words for start, words in _IN_WORDS.items() if title.startswith(start)), title)
+    explained = [line.partition(":")[2].strip() for line in rest if line.strip().startswith("Explanation:")]
+    return ". ".join(part.rstrip(".") for part in (title, *explained))
 
 
 def compile_ids() -> set[str]:

@@ -421,7 +421,8 @@ class FrameReport:
     ``line``      ``file:line`` of its definition
     ``seconds``   time from the call until the frame was compiled: tracing, and all steps for its graphs
     ``graphs``    number of graphs compiled in total, over all frames, when this frame was done
-    ``breaks``    the lines at which a graph ended before the function did, and why; what follows is a frame of its own
+    ``breaks``    the lines at which a graph ended before the function did, and why; what follows is a frame of its own.
+                  Last the line for which Dynamo does not compile the function, if there is one
     """
 
     function: str

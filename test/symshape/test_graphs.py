@@ -215,6 +215,22 @@ def test_where_a_graph_is_broken() -> None:
     assert report.breaks == [told, branch]
 
 
+def _told_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        print("once more")
+        x = x + 1
+    return x
+
+
+def test_why_a_function_is_not_compiled() -> None:
+    report = symshape.explain(_told_in_a_loop, torch.ones(3))
+    assert not report.graphs
+    (broken,) = report.breaks
+    assert broken.line == line(_told_in_a_loop, "print(") and broken.text == 'print("once more")'
+    assert broken.reason.startswith("Failed to trace builtin operator. ")
+    assert broken.reason.endswith("; so the function runs in eager mode") and str(broken) in str(report)
+
+
 def test_no_break_is_reported_of_one_graph() -> None:
     report = symshape.explain(_branching, torch.ones(3, 4))
     assert not report.breaks and "broken" not in str(report)
