@@ -1,4 +1,4 @@
 """Read-only views of kernels, shared by passes and emitters.
 
-Imports ``dialects``, ``prover`` and ``errors``, never torch.
+Imports ``dialects``, ``prover``, ``artifact`` and ``errors``, never torch.
 """

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from symshape.analysis.loops import EFFECTS, INTEGER_DIVISIONS, Instr
+from symshape.artifact.element_types import HALF
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr
 
-HALF: Final = frozenset({"bf16", "f16"})
 # Never hoisted: at row level they would also run for a row without elements, and trap on a zero divisor.
 _NOT_HOISTED: Final = (
     frozenset({"reduce", "store", "scatter", "carried", "element", "carry", "scanned", "check_index", "extract"})

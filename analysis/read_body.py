@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.analysis.instr_builder import HALF, InstrBuilder
+from symshape.analysis.instr_builder import InstrBuilder
 from symshape.analysis.loops import Arg
+from symshape.artifact.element_types import HALF
 from symshape.dialects.accessors import index_error, index_map, is_as_stored
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.kernels import INDEX_ERRORS

@@ -1,4 +1,4 @@
-"""How wide the memory accesses of compiled Triton code are, and how wide they should be.
+"""The width of the memory accesses in compiled Triton code, and the width that they should have.
 
 PTX does not say reliably which line of the source an access is from, but its address is computed from one parameter.
 """

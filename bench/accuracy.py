@@ -1,4 +1,4 @@
-"""How far results are from exact ones, measured alike for every way to compute them: over several draws of the inputs.
+"""Errors of results against exact ones, measured alike for every backend, over several draws of the inputs.
 
 One draw of one number says little. Its error may be next to nothing by chance, and a sum that cancels has no scale of
 its own. So the errors of a few numbers are those of many draws: the root mean square over the draws of the largest

@@ -1,4 +1,4 @@
-"""What a call of compiled code costs: one operator on four elements, by symshape.compile and by torch.compile with
+"""Cost of a call of compiled code: one operator on four elements, by symshape.compile and by torch.compile with
 Inductor, in one process and by turns.
 
     python bench/call_overhead.py [--rounds 40] [--calls 2000]

@@ -1,4 +1,4 @@
-"""What the passes of the stage `shaped` cost and keep: many symbols, and the constraints of the six models.
+"""Cost of the passes of the stage `shaped`, and the constraints that they leave: many symbols, and the six models.
 
     python bench/constraints.py [--symbols 16,64,256] [--models bert,vit] [--points 100000] [--out FILE.json]
 

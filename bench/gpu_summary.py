@@ -1,4 +1,4 @@
-"""What rows of bench/gpu.py say: a line for each, the figures that count, a plot."""
+"""Summary of rows of bench/gpu.py: a line for each, the figures that count, a plot."""
 
 from __future__ import annotations
 

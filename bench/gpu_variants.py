@@ -1,4 +1,4 @@
-"""Forms and blocks of bench/gpu.py: what the planner chooses for a reduction, against a sweep of what it could."""
+"""Forms and blocks of bench/gpu.py: the planner's choice for a reduction against a sweep over all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpu_run import Job, Run, Work
 from kernel_programs import PROGRAMS, KernelProgram, Shape, meet
 
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
+from symshape.dialects.accessors import MIXED
+from symshape.dialects.plans import MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.prover.numbers.condition import TRUE
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import relative_error

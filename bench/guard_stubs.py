@@ -1,4 +1,4 @@
-"""A guard stub on its own: a function that binds symbols and checks them, as at the head of a host program."""
+"""Builds a guard stub by itself, for measurements: a function that binds symbols and checks them."""
 
 from __future__ import annotations
 

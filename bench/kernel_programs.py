@@ -1,4 +1,4 @@
-"""The programs of the kernel sweep: what they compute, their inputs, and the shapes from 1 to 1e8 elements.
+"""The programs of bench/kernels.py: functions, their inputs, and shapes from 1 to 1e8 elements.
 
 Shapes are (outer, inner), the inner dim is the contiguous one; programs of one dim see the product as one. Among them
 are primes, sizes of 1, and both kinds of skinny: few long rows, many short ones. Everything works on any device.

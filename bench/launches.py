@@ -1,4 +1,4 @@
-"""What a launch of a kernel from the host program costs on a CPU, by the number of symbols that the kernel takes.
+"""Cost of a kernel's launch from the host program on a CPU, by the number of symbols that the kernel takes.
 
     python bench/launches.py [--symbols 1,4,16,64] [--rounds 9] [--out bench/results/launches_cpu.json]
 

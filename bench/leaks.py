@@ -1,4 +1,4 @@
-"""Whether memory stays flat: many calls with changing sizes, and rounds of compile and ``torch.compiler.reset()``.
+"""Whether memory stays flat over many calls with changing sizes, and over compiles and ``torch.compiler.reset()``.
 
     python -m bench.leaks [--calls 10000] [--rounds 50] [--out bench/results/leaks.json]
 

@@ -1,4 +1,4 @@
-"""Programs over a boolean mask, for bench/masks.py and bench/gpu.py: the mask form and what means the same by hand."""
+"""Programs over a boolean mask, for bench/masks.py and bench/gpu.py: with the mask, and with a ``where`` by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How long a reduction that is split among programs takes on a GPU, by a model: what the planner's count is held to,
-which decides when to split, and how, in the form "split".
+"""A model of the time of a reduction that is split among programs on a GPU; the planner's counts are compared with its
+best.
 
     python -m bench.split_model          # prints the table: the planner's count against the best
 

@@ -1,4 +1,4 @@
-"""The models that are trained: the six of the zoo, a recommender with bags of jagged lengths, a U-Net."""
+"""The models of bench/models.py: the six of the zoo, a recommender with bags of jagged lengths, a U-Net."""
 
 from __future__ import annotations
 

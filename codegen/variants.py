@@ -10,12 +10,10 @@ from torch_mlir import ir
 
 from symshape.analysis.loops import LoopKernel
 from symshape.dialects.accessors import function_name, iterators
-from symshape.dialects.plans import ALIGNMENT, FORMS, VARIANT_FIELDS, PlanSizes, address_name, multiple_of
+from symshape.dialects.plans import ALIGNMENT, VARIANT_FIELDS, PlanSizes, multiple_of
 from symshape.errors import KernelError
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
-
-__all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "general", "read_variants"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.compiled_program import Program
 from symshape.artifact.constraint_checks import CheckText
+from symshape.artifact.element_types import DTYPES
 from symshape.errors import OffsetsError, SymshapeError, with_text
 from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
@@ -147,32 +148,7 @@ def _with_user_lines(
     return program
 
 
-_DTYPES = {
-    name: getattr(torch, name)
-    for name in (
-        "float32",
-        "float64",
-        "float16",
-        "bfloat16",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "bool",
-        "uint16",
-        "uint32",
-        "uint64",
-        "complex32",
-        "complex64",
-        "complex128",
-        "float8_e4m3fn",
-        "float8_e5m2",
-        "float8_e4m3fnuz",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-    )
-}
+_DTYPES = {name: getattr(torch, name) for name in DTYPES}
 
 
 def _pairs(x: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
@@ -19,6 +19,7 @@ from symshape.policy import SpecialisationPolicy, require_known
 if TYPE_CHECKING:
     import torch
 
+    from symshape.frontend.bridge.dynamo_counters import GraphBreak
     from symshape.jitted.jitted_function import EntryReport
     from symshape.jitted.jitted_module import JitModule
     from symshape.tools.report import Report
@@ -240,8 +241,8 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     ``fn``.
 
     ``report.run(*others)`` calls it again and adds the graphs that are compiled then, with the reasons
-    (``report.further``). ``options`` are those of ``compile``. OptionError for an unknown option, and for an object
-    that cannot be compiled.
+    (``report.further``); ``report.breaks`` says where a graph was broken. ``options`` are those of ``compile``.
+    OptionError for an unknown option, and for an object that cannot be compiled.
     """
     load_mlir()
     from symshape.tools.report import FrameReport, Report
@@ -250,8 +251,8 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     _check_names(parsed.policy, _compilable(fn))
     report = Report()
 
-    def traced(function: str, line: str, seconds: float) -> None:
-        report.frames.append(FrameReport(function, line, seconds, len(report.graphs)))
+    def traced(function: str, line: str, seconds: float, breaks: Sequence[GraphBreak]) -> None:
+        report.frames.append(FrameReport(function, line, seconds, len(report.graphs), tuple(breaks)))
 
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
     tracing = Tracing(

@@ -17,6 +17,7 @@ from symshape.activity import note
 from symshape.errors import OptionError
 from symshape.first_calls import compiled_once
 from symshape.frontend.bridge.dynamo import name_of_code
+from symshape.frontend.bridge.dynamo_counters import GraphBreak, breaks_since, past
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
     FrameCallback,
@@ -87,7 +88,7 @@ class Tracing:
     of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a graph break is an error;
     ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
     collects the reasons of further graphs; ``recompile_limit``: that of ``compile``, if given; ``traced``, if given, is
-    called after each frame: with its name, its line and the seconds it took."""
+    called after each frame: with its name, its line, the seconds it took and its graph breaks."""
 
     probe: bool = True
     strict: bool = True
@@ -96,7 +97,7 @@ class Tracing:
     policy: SpecialisationPolicy = SpecialisationPolicy()
     further: list[FurtherGraph] | None = None
     recompile_limit: int | None = None
-    traced: Callable[[str, str, float], None] | None = None
+    traced: Callable[[str, str, float, Sequence[GraphBreak]], None] | None = None
 
 
 def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
@@ -124,7 +125,7 @@ class FrameCompiler(FrameCallback):
         return compiled_once(frame, self._backend, lambda: self._compile(frame, cache_entry, frame_state))
 
     def _compile(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        started, code = time.perf_counter(), frame.f_code
+        started, before, code = time.perf_counter(), past(), frame.f_code
         try:
             with compiling(f"{name_of_code(code)} ({Path(code.co_filename).name}:{code.co_firstlineno})"):
                 note("trace")
@@ -132,7 +133,8 @@ class FrameCompiler(FrameCallback):
         finally:
             if self._tracing.traced is not None:
                 line = f"{code.co_filename}:{code.co_firstlineno}"
-                self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                self._tracing.traced(name_of_code(code), line, seconds, breaks_since(before))
 
     def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from symshape.activity import note
@@ -46,6 +47,12 @@ class Step:
         module, _, name = self.code.partition(":")
         found: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
         return found
+
+    @property
+    def file(self) -> str:
+        """The file, or the folder if it is a package, that ``code`` names, from the top of the repository."""
+        path = self.code.partition(":")[0].removeprefix("symshape.").replace(".", "/")
+        return f"{path}/" if (Path(__file__).parent / path).is_dir() else f"{path}.py"
 
 
 def _passes() -> Iterator[Step]:
@@ -189,7 +196,7 @@ def timed(name: str, timings: Timings) -> Iterator[None]:
 
 
 def pipeline_text() -> str:
-    """The list, as ``symshape-opt --list-pipeline`` prints it."""
+    """The list, as ``symshape-opt --list-pipeline`` prints it: name, whether it can be left out, what it does, file."""
     lines: list[str] = []
     group = ""
     for step in PIPELINE:
@@ -198,5 +205,5 @@ def pipeline_text() -> str:
         group = title
         cls = lookup(step.name) if step.stage else None
         does = cls.description() if cls else step.does
-        lines.append(f"  {step.name:<28} {'optional' if step.optional else '        '}  {does}")
+        lines.append(f"  {step.name:<28} {'optional' if step.optional else '        '}  {does} ({step.file})")
     return "\n".join(lines) + "\n"

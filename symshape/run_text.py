@@ -11,9 +11,9 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
+from symshape.artifact.element_types import DTYPES
 from symshape.compiler import Compiled, Start, Watch, attempts, build, load, target_of_devices
 from symshape.dialects.foreign_tensors import Foreign
-from symshape.dialects.types import DTYPES
 from symshape.errors import CompileError, OptionError
 from symshape.fallbacks import Attempt, warn_of_fallbacks
 from symshape.ir_text import parse_module, read_text, stage_of

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from symshape.artifact.element_types import DTYPES, TORCH_NAMES
 from symshape.dialects import parse_binding, parse_inverse
 from symshape.dialects.sizes import Layout
-from symshape.dialects.types import DTYPES, TORCH_NAMES
 from symshape.errors import CompileError, OptionError, ShapeConstraintError
 from symshape.frontend.bridge.fake_tensors import is_fake
 from symshape.prover.numbers.expr import Expr

@@ -22,15 +22,15 @@ gc.disable()  # until all is imported: there are no cycles yet to be found
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests live until the end. No collection walks them again: it took longer than what it was for."""
+    """Freezes modules and tests, which live until the end: walking them took longer than what a collection saved."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``sample(n)``, all but every n-th case are marked ``long``. An n without a common factor
-    with the lengths of the test's tables takes each value of each table in turn."""
+    """Marks all but every n-th case of a test as ``long`` if the test is marked ``sample(n)``. An n without a common
+    factor with the lengths of the test's tables takes each value of each table in turn."""
     cases: Counter[str] = Counter()
     for item in items:
         sample = item.get_closest_marker("sample")
@@ -42,8 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _without_trace() -> Generator[None]:
-    """pytest listens to every logger that does not pass its records on. PyTorch's trace is one, and is rendered, as
-    texts of every graph and stage, as soon as somebody listens: a tenth of what the tests took."""
+    """Removes pytest's handlers from PyTorch's structured trace. pytest adds them to every logger that does not pass
+    its records on, and with a handler the trace has the text of every graph and stage: a tenth of the tests' time."""
     trace = logging.getLogger("torch.__trace")
     for handler in [one for one in trace.handlers if type(one).__module__ == "_pytest.logging"]:
         trace.removeHandler(handler)

@@ -76,7 +76,8 @@ def joint_texts(conditions: Sequence[Condition]) -> list[str]:
 
 
 def in_order(conditions: Sequence[Condition]) -> list[Condition]:
-    """The most likely rejection for the least work first; divisions by symbols last, as they stand."""
+    """The most likely rejection for the least work first; then divisions by symbols, then conditions on floats, both in
+    the given order."""
     flat = [part for c in conditions for part in (c.operands if c.kind == "and" else (c,))]
     distinct = list(dict.fromkeys(part for part in flat if part != TRUE))
     whole = [part for part in distinct if not part.has_reals]

@@ -46,7 +46,7 @@ class Case:
         return cls(name, ranges, tuple(others))
 
     def constant(self, expr: Expr) -> int | None:
-        """The only value that an expression may have."""
+        """The only value that an expression may have; None if it may have several."""
         ((low, high), *more) = self.ranges.get(expr, _ALL) or _ALL
         return int(low) if low == high and not more else None
 

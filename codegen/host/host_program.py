@@ -16,6 +16,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import TORCH_NAMES
 from symshape.artifact.relations import OWN, VIEW
 from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
@@ -55,7 +56,7 @@ from symshape.dialects.locations import source_line, source_lines
 from symshape.dialects.reals import is_real, python, real_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
-from symshape.dialects.types import TORCH_NAMES, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.errors import CompileError
 from symshape.prover.numbers.condition import TRUE
 from symshape.prover.numbers.expr import Expr, maximum, product

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import TORCH_NAMES
 from symshape.dialects.accessors import (
     branches_of,
     carried_count,
@@ -18,7 +19,7 @@ from symshape.dialects.accessors import (
     written_results,
 )
 from symshape.dialects.sizes import Layout
-from symshape.dialects.types import TORCH_NAMES, dtype_of
+from symshape.dialects.types import dtype_of
 
 if TYPE_CHECKING:
     from symshape.codegen.host.host_program import Writer

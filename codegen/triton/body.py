@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.artifact.element_types import HALF
 from symshape.codegen.triton.index import IndexText
-from symshape.codegen.triton.ops import HALF, TYPES, bare_operand, literal, op_text, typed
+from symshape.codegen.triton.ops import TYPES, bare_operand, literal, op_text, typed
 from symshape.codegen.triton.reduce import Block, reduce_tile
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, product

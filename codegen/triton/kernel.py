@@ -17,11 +17,10 @@ from symshape.codegen.triton.register_pressure import fit
 from symshape.codegen.triton.scatter import emit_scatter
 from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
-from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
+from symshape.dialects.accessors import MIXED
+from symshape.dialects.plans import MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import ceildiv, maximum, product
-
-__all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
 
 _HEADER = '''"""{title}"""
 

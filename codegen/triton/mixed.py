@@ -22,7 +22,7 @@ from symshape.codegen.triton.reduce import accumulate, start
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.triton.split import SplitWriter, Workspace, combine_stage, slots
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import MIXED
+from symshape.dialects.accessors import MIXED
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, ceildiv
 

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from symshape.analysis.loops import Instr
+from symshape.artifact.element_types import HALF
 from symshape.errors import KernelError
 
 TYPES: Final = {
@@ -29,8 +30,6 @@ UNSIGNED: Final = {
     "index": "tl.uint64",
     "ui8": "tl.uint8",
 }
-HALF: Final = frozenset({"bf16", "f16"})
-FLOATS: Final = frozenset({"f32", "f64", "bf16", "f16"})
 
 # {a} {b} {c}: operands; {T}: result type; {V}: its unsigned counterpart; {ua} {ub}: operands bitcast to unsigned.
 # "op:f64" applies to a first operand of that type, "op:->i1" to a result of that type; both take precedence over "op".

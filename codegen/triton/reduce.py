@@ -8,7 +8,8 @@ from functools import reduce
 from typing import Final
 
 from symshape.analysis.loops import Instr
-from symshape.codegen.triton.ops import FLOATS, TYPES
+from symshape.artifact.element_types import FLOATS
+from symshape.codegen.triton.ops import TYPES
 from symshape.errors import KernelError
 
 _ARG: Final = frozenset({"argmax", "argmin"})

@@ -18,7 +18,8 @@ from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
+from symshape.dialects.accessors import MIXED
+from symshape.dialects.plans import MIXED_SPLIT, SEPARATE, SPLIT
 
 _FILE: Final = 65536  # registers of a multiprocessor, and maximum of a block
 _REGISTERS: Final = 255  # maximum registers of a thread

@@ -29,7 +29,7 @@ from symshape.codegen.triton.function import WHOLE, FunctionText, branch, online
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import MIXED
+from symshape.dialects.accessors import MIXED
 
 # Rows whose partial results a program combines (8, that is 32 bytes, the smallest memory transaction, if rows are
 # contiguous), partial results combined at a time, and warps.

@@ -68,7 +68,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.cross_entropy_loss.default: _cross_entropy,
         aten.bilinear.default: _bilinear,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
-        **dict.fromkeys(_EXTREMA, _of_something),
+        **dict.fromkeys(_EXTREMA, _of_nonempty),
         **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
@@ -145,7 +145,7 @@ _EXTREMA = (
 )
 
 
-def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _of_nonempty(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Guards that an extremum is not of an empty tensor, which is an error in eager mode: no check at call time."""
     dim = args[0] if args else kwargs.get("dim")
     for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:

@@ -6,8 +6,8 @@ import torch
 
 
 def cross(a: torch.Tensor, b: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
-    """PyTorch's form gathers both tensors by a computed index, four times for each element; here components are
-    slices."""
+    """``linalg.cross`` of slices for the components. PyTorch's form gathers both tensors by a computed index, four
+    times for each element."""
     torch._check(a.dim() == b.dim(), lambda: "linalg.cross: inputs must have the same number of dimensions.")
     sizes = a.size(dim), b.size(dim)
     torch._check(

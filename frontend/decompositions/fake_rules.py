@@ -80,7 +80,7 @@ def _least_squares(
 
 
 def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """PyTorch's rule guards on emptiness."""
+    """Values and indices of ``cummax`` and ``cummin``. PyTorch's rule guards on emptiness."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-x.dim()}, {x.dim() - 1}], but got {dim})"

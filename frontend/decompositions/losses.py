@@ -21,8 +21,8 @@ def soft_margin_loss_backward(
     return slope / x.numel() if reduction == MEAN else slope
 
 
-def of_something(rule: Decomposition) -> Decomposition:
-    """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
+def zeros_if_empty(rule: Decomposition) -> Decomposition:
+    """The decomposition of a loss's gradient, which divides by the number of elements: zeros if there are none."""
 
     def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return torch.zeros_like(x) if is_known_empty(x) else rule(gradient, x, *args, **kwargs)
@@ -30,8 +30,8 @@ def of_something(rule: Decomposition) -> Decomposition:
     return decomposition
 
 
-def invalid_where_it_is(rule: Decomposition) -> Decomposition:
-    """The decomposition of a gradient that takes the sign of a difference, which for NaN is 0: eager mode's is NaN."""
+def nan_where_operands_are(rule: Decomposition) -> Decomposition:
+    """The decomposition of a gradient by the sign of a difference, which for NaN is 0: NaN, as in eager mode."""
 
     def decomposition(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
         difference = x - target
@@ -40,7 +40,7 @@ def invalid_where_it_is(rule: Decomposition) -> Decomposition:
     return decomposition
 
 
-def log_sigmoid_of_maybe_nothing(rule: Decomposition) -> Decomposition:
+def log_sigmoid_without_saved(rule: Decomposition) -> Decomposition:
     """The decomposition of ``log_sigmoid_backward``, which tests whether forward has saved exponentials: on a GPU it
     has not, and an empty operand has none. Here they are always recomputed."""
 

@@ -63,8 +63,8 @@ def group_norm_of_channels_first(rule: Callable[..., Any]) -> Callable[..., Any]
     return decomposition
 
 
-def group_norm_gradients_of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``native_group_norm_backward``, which divides by the size of a group, where there is one."""
+def group_norm_gradients_zero_if_empty(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``native_group_norm_backward``, which divides by the size of a group: zeros if it is 0."""
 
     def decomposition(
         gradient: torch.Tensor, x: torch.Tensor, mean: Any, rstd: Any, weight: Any, *sizes_and_mask: Any

@@ -48,7 +48,7 @@ def max_pool(
     return _laid_out(best, x), _laid_out(index.long(), x)
 
 
-def largest_of_all(x: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.Tensor]:
+def global_max_pool(x: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The maximum over the last ``dims`` dims, kept, and its index in them. Of equal elements the first is named, of
     NaN the last."""
     check: Any = torch._check

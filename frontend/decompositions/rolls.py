@@ -39,7 +39,7 @@ def roll_of_empty_dims(rule: Rule) -> Rule:
 
 @functools.cache
 def roll_sizes(rule: Rule) -> Rule:
-    """The rule for the result."""
+    """The fake rule of ``aten.roll``: of general sizes eager mode's layout, without PyTorch's guards."""
 
     def sizes(x: torch.Tensor, shifts: Ints, dims: Ints = ()) -> Any:
         listed = _listed(shifts), _listed(dims)

@@ -19,20 +19,20 @@ from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
 from symshape.frontend.decompositions.losses import (
-    invalid_where_it_is,
-    log_sigmoid_of_maybe_nothing,
-    of_something,
+    log_sigmoid_without_saved,
+    nan_where_operands_are,
     soft_margin_loss_backward,
+    zeros_if_empty,
 )
 from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import (
-    group_norm_gradients_of_something,
+    group_norm_gradients_zero_if_empty,
     group_norm_of_channels_first,
     with_eager_statistics,
 )
 from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
-from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, largest_of_all, max_pool
+from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, global_max_pool, max_pool
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_empty_dims
@@ -67,7 +67,7 @@ def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
     return torch.as_strided(x, *args).clone(memory_format=torch.contiguous_format)
 
 
-def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _with_promoted_type(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``cat``, which leaves out tensors without elements; their types count nevertheless."""
 
     def decomposition(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
@@ -77,7 +77,7 @@ def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _with_float_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``clamp``, whose types do not count a bound that is a symbolic float."""
 
     def decomposition(x: torch.Tensor, *bounds: Any, **named: Any) -> Any:
@@ -88,7 +88,7 @@ def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _whole_on_cpus(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _kept_on_cpus(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of a gradient of maxima into a scatter, on GPUs alone: of channels-last images it transposes
     gradient, indices and result, where the operator adds along the channels."""
 
@@ -118,7 +118,7 @@ def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _of_its_own_channel(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _within_channel(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``max_unpool``, which flattens all channels into one row: an index outside of its channel is
     out of range, as in eager mode."""
 
@@ -131,7 +131,7 @@ def _of_its_own_channel(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _with_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     """``index_fill``, which takes negative indices: the decomposition would make an ``index_copy`` of it."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
@@ -144,14 +144,14 @@ def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _without_guard_on_windows(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of adaptive pooling, which guards on windows being equal, with a graph for each outcome. In
     both cases it would be a library call, except for one window over everything: its size is a constant before PyTorch
     2.13, and of several NaN it returns the index of another one than eager mode."""
 
     def decomposition(x: torch.Tensor, output_size: Sequence[int]) -> Any:
         if all(isinstance(size, int) and size == 1 for size in output_size):
-            return largest_of_all(x, len(output_size))
+            return global_max_pool(x, len(output_size))
         known = all(isinstance(size, int) for size in (*x.shape[-len(output_size) :], *output_size))
         return rule(x, output_size) if known else NotImplemented
 
@@ -212,27 +212,27 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._log_softmax.default, log_softmax_of_empty_dims),
     (aten.roll.default, roll_of_empty_dims),
     (aten.native_group_norm.default, group_norm_of_channels_first),
-    (aten.adaptive_max_pool2d.default, _without_a_division),
-    (aten.adaptive_max_pool3d.default, _without_a_division),
+    (aten.adaptive_max_pool2d.default, _without_guard_on_windows),
+    (aten.adaptive_max_pool3d.default, _without_guard_on_windows),
     (aten.index_add.default, _without_negative_indices),
     (aten.index_copy.default, _without_negative_indices),
-    (aten.clamp.default, _of_real_bounds),
-    (aten.clamp_min.default, _of_real_bounds),
-    (aten.clamp_max.default, _of_real_bounds),
-    (aten.cat.default, _of_one_type),
-    (aten.max_unpool2d.default, _of_its_own_channel),
-    (aten.max_unpool3d.default, _of_its_own_channel),
+    (aten.clamp.default, _with_float_bounds),
+    (aten.clamp_min.default, _with_float_bounds),
+    (aten.clamp_max.default, _with_float_bounds),
+    (aten.cat.default, _with_promoted_type),
+    (aten.max_unpool2d.default, _within_channel),
+    (aten.max_unpool3d.default, _within_channel),
     (aten.channel_shuffle.default, _in_new_memory),
     (aten.im2col.default, patches_as_windows),
     (aten.col2im.default, sums_of_slices),
-    (aten.index_fill.int_Scalar, _from_either_end),
-    (aten.index_fill.int_Tensor, _from_either_end),
-    (aten.smooth_l1_loss_backward.default, invalid_where_it_is),
-    (aten.max_pool2d_with_indices_backward.default, _whole_on_cpus),
-    (aten.mse_loss_backward.default, of_something),
-    (aten.smooth_l1_loss_backward.default, of_something),
-    (aten.huber_loss_backward.default, of_something),
-    (aten.soft_margin_loss_backward.default, of_something),
-    (aten.log_sigmoid_backward.default, log_sigmoid_of_maybe_nothing),
-    (aten.native_group_norm_backward.default, group_norm_gradients_of_something),
+    (aten.index_fill.int_Scalar, _with_negative_indices),
+    (aten.index_fill.int_Tensor, _with_negative_indices),
+    (aten.smooth_l1_loss_backward.default, nan_where_operands_are),
+    (aten.max_pool2d_with_indices_backward.default, _kept_on_cpus),
+    (aten.mse_loss_backward.default, zeros_if_empty),
+    (aten.smooth_l1_loss_backward.default, zeros_if_empty),
+    (aten.huber_loss_backward.default, zeros_if_empty),
+    (aten.soft_margin_loss_backward.default, zeros_if_empty),
+    (aten.log_sigmoid_backward.default, log_sigmoid_without_saved),
+    (aten.native_group_norm_backward.default, group_norm_gradients_zero_if_empty),
 )

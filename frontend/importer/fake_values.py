@@ -11,9 +11,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch_mlir import ir
 
+from symshape.artifact.element_types import DTYPES
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Layout
-from symshape.dialects.types import DTYPES, tensor_type
+from symshape.dialects.types import tensor_type
 from symshape.frontend.bridge.shape_env import path_to_symbol, symbol_range, symbols_of
 from symshape.frontend.importer.traced_symbols import SymbolRow, layout_of, size_expr
 from symshape.frontend.importer.unbacked_offsets import start_offset

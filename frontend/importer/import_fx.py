@@ -23,7 +23,7 @@ from symshape.dialects.accessors import (
     set_returned_relations,
     set_written_arguments,
 )
-from symshape.dialects.conditions import read_condition
+from symshape.dialects.conditions import emit_condition, read_condition
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
@@ -50,7 +50,7 @@ from symshape.frontend.importer.import_attention import import_attention
 from symshape.frontend.importer.import_cond import import_cond
 from symshape.frontend.importer.import_loops import import_associative_scan, import_scan, import_while
 from symshape.frontend.importer.returned_tensors import relations
-from symshape.frontend.importer.shape_env_constraints import emit_condition, import_constraints, import_facts
+from symshape.frontend.importer.shape_env_constraints import import_constraints, import_facts
 from symshape.frontend.importer.subgraphs import ImportFunction, Kept, Subgraph, copied, layout_of_copy
 from symshape.frontend.importer.sym_floats import emit_real
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr

@@ -14,8 +14,6 @@ from symshape.frontend.importer.shape_env_guards import known_conditions, open_g
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 
-__all__ = ["emit_condition", "import_constraints", "import_facts"]
-
 
 def import_constraints(sizes: Sizes, env: Any, guards_hold: bool = False) -> None:
     """Emits one ``symshape.assume`` for each distinct guard whose symbols this graph defines.

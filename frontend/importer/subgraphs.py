@@ -152,7 +152,7 @@ def copied(importer: Importer, value: ir.Value, layout: Layout | None, fake: Any
 
 
 def check_known(importer: Importer, exprs: Sequence[Expr]) -> None:
-    """Kept where a size is only known inside the operator's function."""
+    """Raises `Kept` if a size is known only inside of the operator's function."""
     for expr in exprs:
         for name in expr.symbols:
             if Expr.symbol(name) not in importer.sizes:

@@ -55,7 +55,7 @@ def gradients_of_broadcasts(changes: Changes) -> None:
 
 
 def broadcasts_in_transforms(changes: Changes) -> None:
-    """Does the same inside of transforms of ``torch.func``, which differentiate while Dynamo traces too."""
+    """Expands such operands inside of transforms of ``torch.func`` too, which differentiate while Dynamo traces."""
     transform_by(changes, transformed_kernels())
 
 

@@ -8,20 +8,13 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import is_subgraph
+from symshape.dialects.accessors import is_subgraph, message_of
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge
 from symshape.passes.constraints.constraint_ops import Program, branch_condition, programs, sweep
-from symshape.passes.constraints.constraint_table import (
-    KINDS,
-    about_sizes,
-    inner_blocks,
-    message_of,
-    operations_of,
-    record,
-)
+from symshape.passes.constraints.constraint_table import KINDS, about_sizes, inner_blocks, operations_of, record
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.prover.numbers.condition import Condition
 

@@ -25,7 +25,6 @@ from symshape.passes.framework.pipeline_text import (
     parse_pipeline,
     print_pipeline,
     step_name,
-    step_text,
 )
 from symshape.passes.framework.separate_destinations import separate_destinations
 
@@ -210,18 +209,3 @@ def writable(folder: Path) -> Path:
     except OSError:
         return Path(tempfile.mkdtemp(prefix="symshape-debug-"))
     return folder
-
-
-__all__ = [
-    "Hooks",
-    "PassFailure",
-    "Step",
-    "UnverifiedFailure",
-    "parse_pipeline",
-    "print_pipeline",
-    "run_pipeline",
-    "step_name",
-    "step_text",
-    "writable",
-    "write_ir",
-]

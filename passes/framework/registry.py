@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from symshape.errors import OptionError
 from symshape.machine.mlir_library import load_mlir
 
-if TYPE_CHECKING:
-    from symshape.passes.framework.base import (
-        Pass,
-    )  # at run time this would load MLIR, which `symshape-opt --help` has no use for
+if TYPE_CHECKING:  # at run time this would load MLIR, which `symshape-opt --help` has no use for
+    from symshape.passes.framework.base import Pass
 
 # Modules are imported on first use, so that the tools start fast.
 TABLE: dict[str, str] = {

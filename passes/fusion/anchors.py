@@ -6,7 +6,8 @@ This is the cost model of recomputation: ``_cheap``, with ``CHEAP_WEIGHT``. Whic
 
 from __future__ import annotations
 
-from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.artifact.element_types import ITEM_SIZE
+from symshape.dialects.types import dtype_of
 from symshape.passes.fusion.compute_graph import Compute, Graph, dim_symbols
 from symshape.passes.fusion.group import Group, Grouping
 from symshape.passes.fusion.row_gathers import weight_of_row_gather

@@ -245,7 +245,7 @@ def _is_light(made: _Launched) -> bool:
 
 
 def _in_vectors(scatter: _Launched) -> bool:
-    """The innermost dim of the space, if it has any, is the destination's innermost, at its own position."""
+    """Whether the innermost dim of the space is parallel, and is the destination's innermost dim."""
     write, space = scatter.the("symshape.scatter"), scatter.the("symshape.space")
     last = len(space.operands) - 1
     return last >= 0 and iterators(space)[-1] == "parallel" and scatter_dims(write)[-1] == last

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch_mlir import ir
 
-from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.artifact.element_types import ITEM_SIZE
+from symshape.dialects.types import dtype_of
 from symshape.passes.fusion.compute_graph import Graph
 from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Step, Store
 

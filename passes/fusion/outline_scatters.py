@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import NATIVE
 from symshape.dialects.accessors import (
     call_arguments,
     calls_of,
@@ -22,7 +23,7 @@ from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import LaunchOp
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
-from symshape.dialects.types import NATIVE, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.kernel_sizes import known_of
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor

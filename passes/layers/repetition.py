@@ -16,10 +16,11 @@ from typing import Final
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import ITEM_SIZE
 from symshape.dialects.accessors import call_target, draws_numbers, is_fresh
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
-from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.prover.numbers.expr import Expr, product
 
 _SHORTEST: Final = 12  # operations of a layer

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import NATIVE
 from symshape.dialects.accessors import (
     ASSOCIATIVE_SCAN,
     SCAN,
@@ -26,7 +27,7 @@ from symshape.dialects.accessors import (
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.reals import rebuild
 from symshape.dialects.sizes import Sizes
-from symshape.dialects.types import NATIVE, dtype_of, tensor_type
+from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, is_outer_scalar, read_graph

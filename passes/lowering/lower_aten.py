@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import NATIVE
 from symshape.dialects.accessors import (
     call_arguments,
     call_target,
@@ -25,7 +26,7 @@ from symshape.dialects.locations import node_names, source_line
 from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
-from symshape.dialects.types import NATIVE, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.passes.lowering.aten.builder import Builder, Result, Tensor, Unsupported

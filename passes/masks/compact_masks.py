@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import NATIVE
 from symshape.dialects.accessors import (
     call_arguments,
     call_target,
@@ -21,7 +22,7 @@ from symshape.dialects.host import CallOp
 from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.template import instantiate
-from symshape.dialects.types import NATIVE, dtype_of, tensor_type
+from symshape.dialects.types import dtype_of, tensor_type
 from symshape.machine import instruction_sets
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.condition import at_least

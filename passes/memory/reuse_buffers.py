@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import ITEM_SIZE
 from symshape.dialects.accessors import (
     callee_of,
     destinations,
@@ -22,7 +23,7 @@ from symshape.dialects.accessors import (
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.in_flight import read_until
 from symshape.dialects.sizes import Layout, Sizes
-from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts

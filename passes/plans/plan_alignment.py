@@ -10,7 +10,8 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
-from symshape.dialects.plans import ALIGNMENT, MIXED, SEPARATE, divides
+from symshape.dialects.accessors import MIXED
+from symshape.dialects.plans import ALIGNMENT, SEPARATE, divides
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of

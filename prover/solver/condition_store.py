@@ -26,7 +26,7 @@ from symshape.prover.solver.satisfy import Found, extended, satisfy
 from symshape.prover.solver.search import Point, impossible
 from symshape.prover.solver.store_state import Entry, State
 
-# Facts that the quick tier looks at: it compares each question with all of them.
+# Facts that the fast engine looks at: it compares each question with all of them.
 _QUICK: Final = 24
 
 

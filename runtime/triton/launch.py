@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from symshape.artifact.element_types import DTYPES
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.errors import KernelError
 from symshape.runtime.torch_c import current_gpu
@@ -25,16 +26,7 @@ INTERPRETED_PROCESSORS: Final = 16
 _NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
 _ON: Final = ("1", "true", "on", "yes")
 _INTERPRETER: Final = threading.Lock()  # while it runs a kernel, the interpreter replaces functions of triton.language
-_DTYPES: Final = {
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i8": torch.int8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
-}
+_DTYPES: Final = {text: getattr(torch, name) for name, text in DTYPES.items()}
 
 
 def interpreting() -> bool:

@@ -23,32 +23,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
     demo.set_defaults(run=_demo)
-    explain = commands.add_parser("explain", help="compile a model and show what was made")
+    explain = commands.add_parser("explain", help="compile a model and show its graphs, kernels and library calls")
     explain.add_argument("model", help="a model of symshape.tools.zoo (t5, ...), FILE.py:FUNCTION or MODULE:FUNCTION")
     stages = ", ".join(STAGES)
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
+    explain.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="leave a step out")
     code = explain.add_mutually_exclusive_group()
     code.add_argument("--source", action="store_true", help="print the host program and the kernels")
     code.add_argument("--kernel", metavar="NAME", help="print this kernel, and when each way to run it is taken")
     explain.set_defaults(run=_explain)
-    report = commands.add_parser("report", help="compile models, and write what was made of each as an HTML page")
+    report = commands.add_parser("report", help="compile models, and write an HTML page about each")
     report.add_argument("models", nargs="+", metavar="model", help="as for explain")
     report.add_argument("-o", "--output", help="the page, or a folder for the pages; by default NAME.html")
     report.set_defaults(run=_report)
     _add_ablate(commands)
     _add_sweep(commands)
-    plot = commands.add_parser("plot", help="draw a result of sweep, ablate or bench/kernels.py that is kept as JSON")
+    plot = commands.add_parser("plot", help="draw the JSON that sweep, ablate or bench/kernels.py has written")
     plot.add_argument("file", metavar="FILE.json")
     plot.add_argument("-o", "--output", metavar="FILE", help="FILE.png or FILE.svg; by default beside the result")
     plot.set_defaults(run=_plot)
-    cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
+    cache = commands.add_parser("cache", help="list or clear the cache on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
-    patches = commands.add_parser("patches", help="what is changed of PyTorch while it traces")
+    patches = commands.add_parser("patches", help="list the changes to PyTorch while it traces")
     patches.add_argument("--probe", action="store_true", help="whether the installed PyTorch is what each change needs")
     patches.add_argument("--markdown", action="store_true", help="the page docs/reference/patches.md")
     patches.set_defaults(run=_patches)
-    replay = commands.add_parser("replay", help="compile graphs that SYMSHAPE_RECORD=DIR recorded, without the model")
+    replay = commands.add_parser("replay", help="compile what SYMSHAPE_RECORD=DIR recorded again, without the model")
     replay.add_argument("folder", metavar="DIR", help="a recording, or the folder of several")
     replay.add_argument("--check", action="store_true", help="the program and the kernels must be the recorded ones")
     replay.add_argument(
@@ -60,9 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
-    reduce = commands.add_parser("reduce", help="IR that fails becomes less IR that still fails", add_help=False)
+    reduce = commands.add_parser("reduce", help="reduce IR that fails to little IR that still fails", add_help=False)
     reduce.set_defaults(run=_reduce)
-    corpus = commands.add_parser("corpus", help="what is asked about sizes, and what solvers answer", add_help=False)
+    corpus = commands.add_parser("corpus", help="record questions about sizes, compare solvers on them", add_help=False)
     corpus.set_defaults(run=_corpus)
     words = sys.argv[1:] if argv is None else list(argv)
     known, further = (words[:1], words[1:]) if words and words[0] in _PARSED_BY_THEMSELVES else (words, [])
@@ -85,7 +86,8 @@ def _explain(args: Any, _rest: list[str]) -> int:
     from symshape.tools.subjects import subject
 
     found = subject(args.model)
-    report = symshape.explain(found.fn, *found.inputs, **found.keywords)
+    options = {"disable_passes": args.disable_pass}
+    report = symshape.explain(found.fn, *found.inputs, options=options, **found.keywords)
     kernels = list(_kernels_called(args.kernel, report)) if args.kernel else []
     print(report, file=sys.stderr if args.stage or args.source or kernels else sys.stdout)
     if args.stage:
@@ -143,7 +145,7 @@ def _pages(models: Sequence[str], output: str | None) -> list[Path]:
 
 
 def _add_ablate(commands: Any) -> None:
-    parser = commands.add_parser("ablate", help="what a pass is worth: models without it, or with one more")
+    parser = commands.add_parser("ablate", help="measure what a pass is worth: models without it, or with one more")
     parser.add_argument("models", nargs="*", help="as for explain; without any, all models of symshape.tools.zoo")
     parser.add_argument("--without", default="", metavar="PASS,...", help="passes to leave out, each by itself")
     parser.add_argument("--with", dest="added", action="append", default=[], metavar="PASS", help="a pass to add")
@@ -179,7 +181,7 @@ def _ablate(args: Any, _rest: list[str]) -> int:
 
 
 def _add_sweep(commands: Any) -> None:
-    parser = commands.add_parser("sweep", help="a parameter of a pass or of a compile, at several values, over sizes")
+    parser = commands.add_parser("sweep", help="measure an option of a pass or compile at several values, over sizes")
     parser.add_argument("program", help="a model of symshape.tools.zoo, FILE.py:FUNCTION or MODULE:FUNCTION")
     parser.add_argument("parameter", help="PASS.OPTION, such as fuse-kernels.max-members, or an option: opt-level")
     parser.add_argument("values", metavar="VALUE,...", help="two or more")

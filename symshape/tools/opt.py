@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from torch_mlir import ir
 
     from symshape.passes.framework.diagnostics import Diagnostic
-    from symshape.passes.framework.manager import Hooks, PassFailure, Step
+    from symshape.passes.framework.manager import Hooks, PassFailure
+    from symshape.passes.framework.pipeline_text import Step
 
 _SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
 
@@ -42,7 +43,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
     ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
     ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
-    ("--list-pipeline", _SWITCH, "list all steps of a compile in order, passes among them, and stop"),
+    ("--list-pipeline", _SWITCH, "list all steps of a compile in order with their files, passes among them, and stop"),
     ("--split-input-file", _SWITCH, "treat the parts between '// -----' lines separately"),
     ("--verify-diagnostics", _SWITCH, "check what is reported against '// expected-error' comments"),
     ("--allow-unregistered-dialect", _SWITCH, "accept ops of unknown dialects"),
@@ -137,8 +138,7 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
     """The passes to run, in order: from ``--pass-pipeline``, from ``--to-stage``, or from flags named like passes.
     OptionError if more than one of these is used."""
-    from symshape.passes.framework.manager import parse_pipeline
-    from symshape.passes.framework.pipeline_text import parse_step
+    from symshape.passes.framework.pipeline_text import parse_pipeline, parse_step
     from symshape.passes.stages import passes_between
 
     ways = [args.pass_pipeline is not None, args.to_stage is not None, bool(rest)]

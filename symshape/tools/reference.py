@@ -247,7 +247,7 @@ def _operators() -> Iterable[str]:
     import torch
 
     from symshape.frontend.bridge.operators import tagged_operators
-    from symshape.frontend.decompositions.table import decomposition_table
+    from symshape.frontend.decompositions.table import CHANGED, OURS, decomposition_table
     from symshape.passes.lowering.lower_aten import TABLES, rules, rules_of
 
     core, apart, native = tagged_operators(torch.Tag.core), {str(op) for op in decomposition_table()}, rules()
@@ -258,8 +258,9 @@ def _operators() -> Iterable[str]:
     yield from _head("Operators", "passes/lowering/ and frontend/decompositions/table.py")
     yield "What becomes of an operator: where there is a decomposition, others take its place while it is traced; where"
     yield "there is a rule, `lower-aten` makes native code of it; else it stays a call of PyTorch's. A rule or a"
-    yield "decomposition may leave single calls alone: the report says which and why."
-    yield "[CONTRIBUTING.md](../../CONTRIBUTING.md#a-rule-for-an-aten-operator) says how to add one.\n"
+    yield "decomposition may leave single calls alone: the report says which and why. Search this page for an operator"
+    yield "from the top: a decomposition comes before a rule."
+    yield "[CONTRIBUTING.md](../../CONTRIBUTING.md#a-rule-for-an-aten-operator) says how to add a rule.\n"
     yield f"Of PyTorch's core operators (`torch.Tag.core`) {len(core)} return tensors and write to none; {len(left)} of"
     yield "them are always library calls.\n"
     yield "## Core operators that are library calls\n"
@@ -269,6 +270,17 @@ def _operators() -> Iterable[str]:
     yield _listed(pointwise)
     yield "\n## Core operators without a rule that are taken apart\n"
     yield _listed(name for name in core if name not in native and name in apart)
+    yield "\n## Operators with a decomposition of ours\n"
+    yield "(`frontend/decompositions/table.py`; others have PyTorch's.)\n"
+    files: dict[str, dict[str, None]] = {}
+    for op, rule in (*OURS, *CHANGED):
+        files.setdefault(_file_of(rule.__module__), {})[str(op)] = None
+    rows = [(f"[{Path(file).name}](../../{file})", _listed(sorted(ops))) for file, ops in sorted(files.items())]
+    yield from _table(("file of `frontend/decompositions/`", "operators"), rows)
+    yield "\n## Operators with a rule that are taken apart first\n"
+    yield "A change of one of these rules shows only where the decomposition leaves a call alone, in calls that graph"
+    yield "rewrites and other decompositions write, and in IR that is read as text.\n"
+    yield _listed(sorted(name for name in native if name in apart))
     yield "\n## Operators with a rule\n"
     rows = [(_rules_file(table), _listed(sorted(rules_of(table)))) for table in TABLES]
     yield from _table(("file of `passes/lowering/aten/`", "operators"), rows)

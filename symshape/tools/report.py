@@ -19,6 +19,7 @@ from symshape.dialects.accessors import body_of, function_name, kernel_functions
 from symshape.dialects.locations import known_lines
 from symshape.dialects.plans import SEPARATE
 from symshape.errors import KernelError, OptionError, SymshapeError
+from symshape.frontend.bridge.dynamo_counters import GraphBreak
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.graphs import FurtherGraph
 from symshape.machine.instruction_sets import NATIVE
@@ -420,12 +421,15 @@ class FrameReport:
     ``line``      ``file:line`` of its definition
     ``seconds``   time from the call until the frame was compiled: tracing, and all steps for its graphs
     ``graphs``    number of graphs compiled in total, over all frames, when this frame was done
+    ``breaks``    the lines at which a graph ended before the function did, and why; what follows is a frame of its own.
+                  Last the line for which Dynamo does not compile the function, if there is one
     """
 
     function: str
     line: str
     seconds: float
     graphs: int
+    breaks: tuple[GraphBreak, ...] = ()
 
 
 @dataclass
@@ -465,7 +469,13 @@ class Report:
     def __str__(self) -> str:
         total = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.totals().items())
         further = ["why there are further graphs:", *map(str, self.further)] if self.further else []
-        return "\n".join([total, *further, *(f"[{i}] {g}" for i, g in enumerate(self.graphs))])
+        breaks = ["where a graph was broken, and why:", *(f"  {one}" for one in self.breaks)] if self.breaks else []
+        return "\n".join([total, *further, *breaks, *(f"[{i}] {g}" for i, g in enumerate(self.graphs))])
+
+    @property
+    def breaks(self) -> list[GraphBreak]:
+        """The graph breaks of all frames, without duplicates."""
+        return list(dict.fromkeys(one for frame in self.frames for one in frame.breaks))
 
     @property
     def specialisations(self) -> list[Specialisation]:

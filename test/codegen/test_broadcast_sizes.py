@@ -1,4 +1,4 @@
-"""Sizes that are 1 at the first call: along the lanes they have a form without gathers, and other sizes stay right."""
+"""Sizes that are 1 at the first call: along the lanes 1 has a form without gathers, and other sizes stay right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions of rows that end early: the loops do, too."""
+"""Reductions of rows with lengths of their own: the loop ends where the row does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bfloat16 whose bits are worked on: signs and choices of all numbers, in vectors, broadcast and by itself."""
+"""Signs and selects of bfloat16, which are computed on its bits: every value, in vectors, broadcast and as scalars."""
 
 from __future__ import annotations
 

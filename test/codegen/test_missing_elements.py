@@ -1,4 +1,4 @@
-"""Sums over no element of a part of a tensor that begins where the tensor ends: nothing is read there."""
+"""Sums over an empty slice at the end of a tensor: no load reads behind its memory."""
 
 from __future__ import annotations
 

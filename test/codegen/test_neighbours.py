@@ -1,4 +1,4 @@
-"""Reads at computed indices: consecutive in most vectors, and anything at borders."""
+"""Reads at computed indices that are mostly consecutive: one load where they are, and right results everywhere."""
 
 from __future__ import annotations
 

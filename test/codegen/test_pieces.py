@@ -1,4 +1,4 @@
-"""Rows whose parts are computed in different ways: a loop for each part, and the same numbers as in eager mode."""
+"""Rows made of several parts (joins, padding): each part has a loop of its own, and results are eager mode's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms for dims of a few elements: nothing is left of the dim's loop, and no access is a gather or a scatter."""
+"""Forms for dims of a few elements: the dim is unrolled, and no access is a gather or a scatter."""
 
 from __future__ import annotations
 

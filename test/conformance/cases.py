@@ -1,4 +1,4 @@
-"""The calls that are made of a variant: functions, and inputs that are made anew for every run."""
+"""The calls of an operator variant: functions, and inputs that are made anew for every run."""
 
 from __future__ import annotations
 

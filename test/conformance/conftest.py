@@ -1,4 +1,4 @@
-"""The runner's modules lie next to the test."""
+"""Makes the runner's modules importable: they lie next to the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How two results differ. "" everywhere: not at all."""
+"""Describes how two results differ; "" if they do not."""
 
 from __future__ import annotations
 

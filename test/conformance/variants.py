@@ -13,7 +13,7 @@ CLASSES = ("unary", "binary", "reduction", "view", "indexing", "library", "other
 
 # Operators by what they do, where neither the type of their OpInfo nor the start of their name says it; without
 # "nn.functional.". A library's are those whose work is sorting, searching for bins, solving, transforming, convolving,
-# pooling or scanning: they are calls by design.
+# pooling or scanning: they may be calls by design.
 _BY_CLASS = {
     "view": """T mT H mH alias_copy as_strided as_strided_copy as_strided_scatter block_diag broadcast_tensors
         broadcast_to cat column_stack combinations chunk clone constant_pad_nd diag diag_embed diagonal diagonal_copy

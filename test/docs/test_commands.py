@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,3 +102,13 @@ def test_makefile_targets_of_the_readme_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"[`$] ?make ([a-z][a-z-]+)", (ROOT / page).read_text()):
             assert re.search(rf"^{target}:", makefile, re.M), f"{page}: make {target}"
+
+
+def test_logs_have_the_names_that_pages_give() -> None:
+    """PyTorch is not imported if TORCH_LOGS has a name that it does not know."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    names = {name for page in pages for name in re.findall(r'TORCH_LOGS="?([\w.,+-]+)', page.read_text())}
+    assert "symshape.graphs" in names
+    environment = {**os.environ, "TORCH_LOGS": ",".join(sorted(names))}
+    done = subprocess.run([sys.executable, "-c", "import torch"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

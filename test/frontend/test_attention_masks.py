@@ -1,4 +1,4 @@
-"""Masks of attention that are smaller than the scores: no kernel makes them as large as these."""
+"""Attention masks that broadcast to the scores: no kernel expands them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of operands that are repeated where a size, which others make, is 1."""
+"""Gradients of operands that are broadcast where a size that is computed from others is 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items at an index in the data: read, changed and written back, beside what else may happen to them."""
+"""Items at a data-dependent index that are read, changed and written back, and what else may happen in between."""
 
 from __future__ import annotations
 

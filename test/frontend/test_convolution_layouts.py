@@ -1,4 +1,4 @@
-"""One graph for all batches of a convolution, laid out as eager mode's result."""
+"""Convolutions: one graph for all batches, and results with eager mode's strides."""
 
 from __future__ import annotations
 

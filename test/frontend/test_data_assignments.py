@@ -1,4 +1,4 @@
-"""``p.data = v``: the tensor gets other memory where the program says so, and what is before and after is compiled."""
+"""``p.data = v``: the tensor gets its new memory at that line, and the code before and after it is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are taken apart before there is IR, against eager mode, with gradients: no library call is left."""
+"""Decomposed operators against eager mode, with gradients: no library call is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dictionaries and sets whose keys differ between calls: what is read of them, and what a function leaves in them."""
+"""Dictionaries and sets whose keys differ between calls: what a function reads of them, and what it leaves in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of `symshape.jit` where a result's size is computed from sizes that are in the data."""
+"""Gradients of `symshape.jit` where a result's size is computed from data-dependent sizes."""
 
 from __future__ import annotations
 

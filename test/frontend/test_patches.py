@@ -1,4 +1,4 @@
-"""Changes of PyTorch: each is reverted whatever happens, and each says so when PyTorch is not what it was made for."""
+"""Patches of PyTorch: each is reverted whatever is raised, and its probes fail if PyTorch has changed."""
 
 from __future__ import annotations
 

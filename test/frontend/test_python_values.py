@@ -1,4 +1,4 @@
-"""Python that needs the value of an integer of the data, or of a range: the graph breaks, and results are eager's."""
+"""Python that needs the value of a data-dependent integer: the graph breaks there, and results are eager mode's."""
 
 from __future__ import annotations
 

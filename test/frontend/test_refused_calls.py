@@ -1,4 +1,4 @@
-"""What eager mode refuses is refused where failures of tracing are not errors, too."""
+"""Calls that are an error in eager mode are one under non-strict compiles too, where failures of tracing fall back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What eager mode refuses at some sizes is refused there, and nowhere else, whichever size came first."""
+"""Calls that are an error in eager mode at some sizes: an error at these sizes only, whichever size came first."""
 
 from __future__ import annotations
 

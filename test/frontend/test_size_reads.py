@@ -1,4 +1,4 @@
-"""What reads the sizes that a compiled frame passes to its graph."""
+"""Which code reads the sizes that a compiled frame passes to its graph, and which sizes are passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses, norms and their gradients of no rows: in the graph of all sizes, and in one of size 0 alone."""
+"""Losses, norms and their gradients of empty batches: in the graph for all sizes, and in one compiled at size 0."""
 
 from __future__ import annotations
 

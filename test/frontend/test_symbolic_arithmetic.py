@@ -1,4 +1,4 @@
-"""What tracing remembers of sizes, and when it forgets; floats that are no arguments.
+"""Caches of symbolic arithmetic while tracing, and when they are cleared; floats that are not arguments.
 
 That what is traced is the same is tested by ``test/programs/test_fast_tracing.py``.
 """

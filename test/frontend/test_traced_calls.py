@@ -1,4 +1,4 @@
-"""Calls that could be taken for others: `out=`, `inplace=True`, arguments by name."""
+"""Calls whose keyword arguments change what they do: `out=`, `inplace=True`, arguments by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written in place stays where it is in memory, in the order that it has there."""
+"""Tensors that are written in place keep their memory and their strides."""
 
 from __future__ import annotations
 

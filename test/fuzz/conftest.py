@@ -1,4 +1,4 @@
-"""The programs' modules lie next to the tests."""
+"""Makes the generator's modules importable, and resets Dynamo around every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small programs that showed an error once, by what was wrong: the backend of agreement.py, and the program."""
+"""Small programs that failed once, by what was wrong: a backend of agreement.py, and the program."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is in this folder is marked."""
+    """Marks every test of this folder as ``gpu``."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.gpu)
@@ -24,14 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def machine() -> Machine:
-    """Where the tests run; the one place that decides it."""
+    """The machine that the tests run on, a GPU or the interpreter; nothing else decides it."""
     return machine_here()
 
 
 @pytest.fixture(autouse=True)
 def _fresh(machine: Machine) -> Iterator[None]:
-    """No compiled code of other tests, products in float32 on a GPU too, and no error of another test's kernels. What
-    is interpreted has no races, and stays within its tensors."""
+    """Removes compiled code of other tests, computes products in float32 on a GPU too, and waits for the test's
+    kernels, so that their errors are its own. Interpreted launches are checked for races and accesses out of bounds."""
     torch._dynamo.reset()
     # Other tests of a process forbid to set the flag for good (torch.backends.disable_global_flags).
     watch = nullcontext() if machine.is_gpu else watched()

@@ -1,4 +1,4 @@
-"""Shared by the tests of whole models.
+"""Fixtures for tests of whole models: the model, the backend and how to compile.
 
 ``SYMSHAPE_TEST_BACKEND=aot_eager`` runs them with another backend: it shows what the framework itself does with a
 model, and checks the tests.

@@ -1,4 +1,4 @@
-"""A forced graph break: the graphs on both sides are dynamic, and no size compiles anything again."""
+"""A forced graph break: the graphs on both sides are dynamic, and no size is compiled again."""
 
 from __future__ import annotations
 

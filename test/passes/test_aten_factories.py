@@ -10,7 +10,7 @@ import pytest
 import torch
 from lowering import check
 
-from symshape.dialects.types import DTYPES
+from symshape.artifact.element_types import DTYPES
 from symshape.passes.lowering.aten import promotion
 from symshape.passes.lowering.aten.builder import Tensor
 from symshape.prover.numbers.expr import Expr

@@ -78,6 +78,10 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
         for form, args in (("Tensor_Scalar", (X, 3)), ("Scalar_Tensor", (3, Y)))
     },
     **{f"aten.__{name}shift__.Scalar": [(X, 3)] for name in ("l", "r")},
+    **{
+        f"aten.special_{name}.n_scalar": [(X, degree) for degree in (-1, 0, 1, 2, 3, 7, 2.5)]
+        for name in ("legendre_polynomial_p", "laguerre_polynomial_l")
+    },
 }
 # Integer division by zero is undefined.
 _NO_ZERO = ("div", "remainder", "fmod")
@@ -90,6 +94,11 @@ FLOAT_POOLS: dict[str, list[float]] = {
         for name in ("gelu", "gelu_backward", "hardswish_backward", "hardtanh_backward", "elu_backward")
     },
     "aten.pow.Tensor_Scalar": [v for v in _FLOAT_VALUES if v != 0 and v != -math.inf],
+    # Of NaN eager mode returns memory that nothing has written: the loop of its recurrence does not run.
+    **{
+        f"aten.special_{name}.n_scalar": [v for v in _FLOAT_VALUES if not math.isnan(v)]
+        for name in ("legendre_polynomial_p", "laguerre_polynomial_l")
+    },
     "aten.logit_backward.default": [0.05, 0.25, 0.5, 0.95, -0.5, 1.5, 7.0],
 }
 # Eager multiplies by a 1/6 that is rounded to f32.

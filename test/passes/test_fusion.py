@@ -1,4 +1,4 @@
-"""What fusion must get right besides speed: the order of kernels, errors, small reductions, memory of each type."""
+"""Fusion: the order of kernels, errors, small reductions, memory of each type."""
 
 from __future__ import annotations
 

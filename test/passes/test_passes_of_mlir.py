@@ -1,4 +1,4 @@
-"""MLIR's own passes between ours: whatever stands where, the program computes the same."""
+"""MLIR's own passes between ours: wherever they stand, the program computes the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is taken over: the values are eager's, and nothing that is still alive is written to."""
+"""Reused memory: values are eager's, and nothing that is still alive is overwritten."""
 
 from __future__ import annotations
 

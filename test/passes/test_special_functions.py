@@ -123,6 +123,27 @@ def test_hermite_polynomials() -> None:
         torch.testing.assert_close(report.result[kept], eager[kept], rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    "name", ["hermite_polynomial_h", "hermite_polynomial_he", "legendre_polynomial_p", "laguerre_polynomial_l"]
+)
+def test_polynomials_of_a_known_degree(name: str) -> None:
+    """In kernels, up to a limit. (A degree that the function closes over is a symbol, no number.)"""
+    function = getattr(torch.special, name)
+    for dtype, tolerance in ((torch.float32, 1e-6), (torch.float64, 1e-9)):
+        ends = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-30, INF])
+        x = torch.cat([ends, torch.linspace(-6, 6, 301), torch.linspace(-1, 1, 100)]).to(dtype)
+        report = symshape.explain(lambda x: [function(x, n) for n in (-3, 0, 1, 2, 3, 4.7, 9, 32)], x[::2])
+        assert report.totals()["library_calls"] == 0
+        for own in (x, x[:1], x[:0], x[:300:3]):
+            for degree, actual in zip((-3, 0, 1, 2, 3, 4.7, 9, 32), report.run(own), strict=True):
+                exact = function(own.double(), degree).to(dtype)
+                torch.testing.assert_close(actual, exact, rtol=tolerance, atol=tolerance, equal_nan=True)
+    report = symshape.explain(lambda x: function(x, 33), x)
+    assert report.totals()["library_calls"] == 1
+    torch.testing.assert_close(report.result, function(x, 33), equal_nan=True)
+    assert symshape.compile(lambda x: function(x, 5))(torch.tensor([NAN])).isnan().all()
+
+
 def test_hypot_of_float32_is_rounded_once() -> None:
     """Also of numbers whose squares are no float32, and below the smallest normal one."""
     compiled = torch.compile(torch.hypot, backend="symshape", dynamic=True)

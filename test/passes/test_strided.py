@@ -1,4 +1,4 @@
-"""Ops that say where in a storage their elements are, against eager: of contiguous tensors and of others."""
+"""``as_strided`` and its scatter against eager mode, of contiguous tensors and of others."""
 
 from __future__ import annotations
 

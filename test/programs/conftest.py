@@ -1,4 +1,4 @@
-"""Programs share helpers that lie next to them."""
+"""Makes the helpers of the programs importable: they lie next to them."""
 
 from __future__ import annotations
 

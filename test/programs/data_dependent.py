@@ -1,4 +1,4 @@
-"""Programs whose sizes are in the data: each takes a number ``u`` in some tensor, and is run for every value of it."""
+"""Programs with data-dependent sizes: each reads a number ``u`` from a tensor, and is run for every value of it."""
 
 from __future__ import annotations
 

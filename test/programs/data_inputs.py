@@ -1,4 +1,4 @@
-"""The inputs of programs whose sizes are in the data: a number ``u`` is in some tensor of each."""
+"""The inputs of programs with data-dependent sizes: one of the tensors holds the number ``u``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Integer bounds that numbers of the type cannot be. What eager mode does with them differs from version to version of
-PyTorch: -1 is 255 among bytes, or no bound, or an error.
-"""
+"""Clamps by integers that the tensor's type cannot hold: what eager mode does with them differs from version to version
+of PyTorch (-1 is 255 among bytes, or no bound, or an error)."""
 
 from __future__ import annotations
 

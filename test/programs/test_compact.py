@@ -1,4 +1,4 @@
-"""Masks that cannot vanish: what they select is read at positions that are found once, on both targets."""
+"""Masks that `mask-to-where` leaves: selected elements are read at positions that are found once, on both targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Custom operators without a fake rule: eager's results in one graph, or said why not."""
+"""Custom operators without a fake rule: eager mode's results in one graph, or a log that says why not."""
 
 from __future__ import annotations
 

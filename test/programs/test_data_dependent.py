@@ -1,4 +1,4 @@
-"""Programs whose sizes are in the data: compiled once, for every value what eager gives, its errors too."""
+"""Programs with data-dependent sizes: compiled once, with eager mode's results and errors for every value."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is traced is the same with the changes of PyTorch that only make tracing faster, and without them: graphs, what
-they require of inputs, and errors."""
+"""The patches that only make tracing faster change nothing else: the same graphs, requirements and errors without
+them."""
 
 from __future__ import annotations
 

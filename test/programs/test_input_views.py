@@ -1,4 +1,4 @@
-"""In-place views of arguments: what they look like afterwards, and who else sees it."""
+"""In-place view operators on arguments: the argument's layout after the call, also as aliases of it show it."""
 
 from __future__ import annotations
 

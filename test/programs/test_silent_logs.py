@@ -1,4 +1,4 @@
-"""What PyTorch works out for its logs is worked out where somebody reads them."""
+"""Text that PyTorch computes for its logs is computed only if the log is enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of large tensors stay for the next call, as soon as nobody uses them, and not before."""
+"""Memory of large tensors is kept for the next call: a block is reused as soon as nothing uses it, and not before."""
 
 from __future__ import annotations
 

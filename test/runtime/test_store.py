@@ -1,4 +1,4 @@
-"""The cache's directory: whole entries or none, whoever is killed, whatever is damaged, whoever else is at work."""
+"""The cache's directory: an entry is read whole or not at all, after kills and damage, beside other processes."""
 
 from __future__ import annotations
 

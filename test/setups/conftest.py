@@ -1,4 +1,4 @@
-"""Everyday set-ups: each is compared with eager mode, and launches at least one kernel of ours."""
+"""Everyday set-ups: each is compared with eager mode, and fails if no kernel of ours was launched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from launches import counted_launches  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def launches() -> Iterator[Counter[str]]:
-    """Launches of the test by kernel. What runs in another process adds its own: ``launches.update(found)``."""
+    """Counts launches of kernels in the test, by name. Other processes add theirs: ``launches.update(found)``."""
     with counted_launches() as found:
         yield found
     assert found, "nothing was compiled: no kernel of ours was launched"
@@ -27,7 +27,7 @@ def launches() -> Iterator[Counter[str]]:
 
 @pytest.fixture(autouse=True)
 def _nothing_in_eager_mode() -> Iterator[None]:
-    """Beyond its limit of recompilations Dynamo runs a function in eager mode, and only warns: here it fails."""
+    """Makes Dynamo's limit of recompiles an error: beyond it Dynamo runs the function in eager mode, and only warns."""
     torch._dynamo.reset()
     counters.clear()
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True), warnings.catch_warnings():
@@ -38,5 +38,5 @@ def _nothing_in_eager_mode() -> Iterator[None]:
 
 @pytest.fixture
 def graphs() -> Callable[[], int]:
-    """How many graphs Dynamo has handed to backends in this test."""
+    """The number of graphs that Dynamo has handed to backends in this test."""
     return lambda: counters["stats"]["unique_graphs"]

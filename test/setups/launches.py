@@ -1,4 +1,4 @@
-"""Counts launches of our kernels: a set-up that compiles nothing is not one that works."""
+"""Counts launches of our kernels, so that a set-up in which nothing is compiled fails."""
 
 from __future__ import annotations
 

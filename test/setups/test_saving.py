@@ -1,4 +1,4 @@
-"""Saved, loaded, exported and handed on: what happens to a compiled model besides being called."""
+"""Compiled models that are saved, loaded, exported, copied and pickled."""
 
 from __future__ import annotations
 

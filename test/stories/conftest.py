@@ -1,4 +1,4 @@
-"""The stories lie next to their tests."""
+"""Makes the stories importable: they lie next to their tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Runs a module between ``imported`` and ``linalg`` on real tensors, whole arrays at a time, and checks what code
-generation relies on: every read is in bounds, every tensor has the sizes of its bind, what is undefined is never used.
-"""
+"""Interprets a module of the stages ``imported`` to ``linalg`` on real tensors, and checks what code generation relies
+on: every read is in bounds, every tensor has the sizes of its bind, what is undefined is never used."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Inputs = Sequence[Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """``device``: where tensors are, "cuda" or "cpu"."""
+    """Where a test runs. ``device``: of its tensors, "cuda" or "cpu" (interpreted)."""
 
     device: str
 
@@ -40,7 +40,7 @@ class Machine:
         return symshape.compile(fn, **self.options, **options)
 
     def put(self, tree: T) -> T:
-        """Copies on the device, with the strides and offsets that they have; leaves are leaves."""
+        """Copies of tensors on the device, with the same strides and offsets; leaves for autograd stay leaves."""
         return pytree.tree_map_only(torch.Tensor, self._moved, tree)
 
     def _moved(self, x: torch.Tensor) -> torch.Tensor:
@@ -49,7 +49,7 @@ class Machine:
         return memory.as_strided(x.shape, x.stride(), x.storage_offset()).requires_grad_(x.requires_grad)
 
     def pick(self, interpreted: T, on_a_gpu: T) -> T:
-        """A size for here: interpreted, each element costs microseconds."""
+        """The first size where kernels are interpreted, since each element takes microseconds; else the second."""
         return on_a_gpu if self.is_gpu else interpreted
 
     def only_on_a_gpu(self, why: str) -> None:
@@ -114,6 +114,6 @@ def cases_of(names: Iterable[str], long: Iterable[str]) -> list[Any]:
 
 
 def machine_here() -> Machine:
-    """The GPU, where there is one and Triton was not imported to interpret."""
+    """The machine for this process: its GPU, unless there is none or Triton was imported to interpret."""
     interpreted = os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
     return Machine("cuda" if torch.cuda.is_available() and not interpreted else "cpu")

@@ -20,7 +20,7 @@ from symshape.tools.report import GraphReport
 
 @dataclass(frozen=True)
 class Op:
-    """``where`` is ``file:line``; ``condition`` is that of a constraint; ``layout`` that of a bind."""
+    """An operation. ``where``: the user's ``file:line``; ``condition``: of a constraint; ``layout``: of a bind."""
 
     name: str
     attributes: dict[str, Any]
@@ -31,7 +31,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Main:
-    """``ops`` in order; for each argument its type and how many operations use it."""
+    """The function main. ``ops``: its operations in order; ``arguments``: type and number of uses of each argument."""
 
     ops: list[Op]
     arguments: list[tuple[str, int]]
@@ -44,22 +44,24 @@ class Main:
 
     @property
     def symbols(self) -> dict[str, Op]:
-        """By where their value is read."""
+        """The ops `symshape.symbol` by their binding, such as ``arg0.size(1)``."""
         return {op.attributes["binding"]: op for op in self.named("symshape.symbol")}
 
 
 def explain(fn: Callable[..., Any], *args: Any) -> list[GraphReport]:
+    """The reports of all graphs of ``fn``, compiled anew."""
     torch._dynamo.reset()
     return symshape.explain(fn, *args).graphs
 
 
 def imported(fn: Callable[..., Any], *args: Any) -> Main:
-    """Main of the only graph of ``fn``."""
+    """Main of the stage ``imported``, of the only graph of ``fn``."""
     (graph,) = explain(fn, *args)
     return read(graph.stage("imported"))
 
 
 def read(text: str) -> Main:
+    """Main of a module as text."""
     with dialects.load(ir.Context()):
         module = ir.Module.parse(text)  # kept: its operations do not keep it
         block = module.body.operations[0].regions[0].blocks[0]

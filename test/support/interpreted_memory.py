@@ -1,6 +1,5 @@
-"""What interpreted launches read and write. Triton's interpreter runs one program after the other, in the memory of the
-whole process: it shows neither a race between programs nor an access beside the tensors of a launch. Both are errors
-here.
+"""Finds races and accesses out of bounds in interpreted Triton launches. The interpreter runs one program after the
+other, in the memory of the whole process, so it shows neither by itself.
 
 On a GPU two programs of a launch run in any order, and so do a store of one thread and a load of another one of the
 same program, up to the next barrier. An atomic operation on one number that releases and acquires orders what comes

@@ -93,7 +93,7 @@ KINDS = {
 
 
 def narrow_target() -> Target:
-    """Vectors of a machine without AVX-512: its instructions too, where no level is given for the run."""
+    """The target of a machine without AVX-512: its vectors, and its instructions unless the run is held to a level."""
     if cpu_level.from_environment() == cpu_level.NATIVE and "x86-64-v3" in cpu_level.held():
         return target_of("x86-64-v3")
     return replace(default(), lanes=8, fast_masks=False, scalef=False)
@@ -104,7 +104,7 @@ _target = default()
 
 @pytest.fixture(params=["host", "narrow"], autouse=True)
 def cpu_target(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs with this machine's vectors and as on a machine without AVX-512."""
+    """Fixture: runs every test twice, for this machine and as on one without AVX-512."""
     global _target
     _target = default() if request.param == "host" else narrow_target()
     yield

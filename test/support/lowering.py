@@ -24,7 +24,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torc
 
 @dataclass
 class Lowered:
-    """A module after lower-aten, the library calls that are left with their reasons, and what ran through eager."""
+    """A module after lower-aten. ``kept``: the library calls that are left, with their reasons."""
 
     module: ir.Module
     constants: list[Any]
@@ -36,7 +36,7 @@ class Lowered:
 
 
 def lower(function: Callable[..., Any], inputs: Sequence[Any]) -> Lowered:
-    """``function`` takes and returns flat tensors. Sizes that are equal by chance are different symbols."""
+    """Traces and lowers a function of flat tensors. Sizes that are equal by chance are different symbols."""
     mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False))
     return lower_graph(make_fx(function, tracing_mode="symbolic")(*(mode.from_tensor(x) for x in inputs)))
 

@@ -1,4 +1,5 @@
-"""A pass outside of the package: what it does to a graph is right only for sizes that divide into blocks."""
+"""A pass outside of the package that requires something of inputs: what it does is right only for sizes that divide
+into blocks."""
 
 from __future__ import annotations
 

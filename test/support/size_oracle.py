@@ -1,4 +1,4 @@
-"""How many graphs a function needs over some inputs: an oracle that knows nothing of tracing.
+"""How many graphs a function needs over some inputs, found without tracing.
 
 The function runs in eager mode, and the sizes that it sees are integers which write down what Python code outside of
 PyTorch asks of them: comparisons, truth, and use as a number. Inputs for which the same was asked in the same order

@@ -1,4 +1,4 @@
-"""IR text of every stage, put to the test: it is read back as it was printed, and compiled on from there."""
+"""Checks of IR text of every stage: it is read back as it was printed, and compiled on from there."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from kernel_text import KernelText, Size, sym
 
 from symshape.analysis.loops import LoopKernel
 from symshape.analysis.normalise_loops import normalise
-from symshape.codegen.triton.kernel import TritonKernel, emit_triton
+from symshape.artifact.triton_kernels import TritonKernel
+from symshape.codegen.triton.kernel import emit_triton
 from symshape.codegen.variants import Variant
 from symshape.prover.numbers.condition import TRUE, at_least
 from symshape.prover.numbers.expr import product
@@ -44,7 +45,7 @@ FLAT = {
 
 
 def table(kernel: LoopKernel) -> list[Variant]:
-    """By size: a small form, then one for any size."""
+    """Two variants: a form for small sizes with its condition, then one for all sizes."""
     reduced = [d.size for d in kernel.dims if d.reduced]
     small, large, _ = (REDUCING if reduced else FLAT).values()
     fits = at_least(128, product(reduced)) if reduced else at_least(1000, product(d.size for d in kernel.dims))
@@ -57,7 +58,7 @@ def emit(text: KernelText | LoopKernel, variants: Sequence[Variant] = ()) -> Tri
 
 
 def runner(text: KernelText | LoopKernel | TritonKernel, variant: str | Variant = "") -> Callable[..., None]:
-    """The loaded kernel; ``variant`` (a name of the tables above, or any) is run whatever the sizes."""
+    """The loaded kernel. ``variant``: the one that runs at every size, or its name above; "": the table's choice."""
     from symshape.runtime.triton.launch import load_triton
 
     if isinstance(text, TritonKernel):

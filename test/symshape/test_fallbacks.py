@@ -1,4 +1,4 @@
-"""What happens when a pass, a step of code generation or loading fails: the result is eager's, and the failure is said.
+"""Fallbacks after a pass, a step of code generation or loading fails: results are eager's, and a warning is given.
 
 One program is traced once, and compiled anew for each failure that is put in.
 """

@@ -1,4 +1,4 @@
-"""The collector of cycles is as it was after a compile, however that ends."""
+"""Python's garbage collector is as it was before a compile, however that ends."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""What the cache of graphs writes, and the key under which."""
+"""The key of a graph in the cache, and the records that are stored under it."""
 
 from __future__ import annotations
 

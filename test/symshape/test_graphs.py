@@ -186,3 +186,51 @@ def test_a_checkpoint_that_breaks_the_graph_says_why(caplog: pytest.LogCaptureFi
     assert not report.graphs
     (said,) = [record.getMessage() for record in caplog.records if "checkpoint" in record.getMessage()]
     assert "backward writes again" in said and "test_graphs.py" in said
+
+
+def _told_in_between(x: torch.Tensor) -> torch.Tensor:
+    y = _told(x * 2)
+    if y.sum() > 3:
+        return y + 1
+    return y
+
+
+def _told(x: torch.Tensor) -> torch.Tensor:
+    print(x.sum().item())
+    return x.sin()
+
+
+def test_where_a_graph_is_broken() -> None:
+    """A break in a called function has the line of that function, a resume function's its own."""
+    x = torch.ones(3)
+    report = symshape.explain(_told_in_between, x)
+    torch.testing.assert_close(report.result, _told_in_between(x))
+    told, branch = report.breaks
+    assert told.line == line(_told, "print(") and told.text == "print(x.sum().item())"
+    assert told.reason.startswith("Failed to trace builtin operator. ") and "`print`" in told.reason
+    assert branch.line == line(_told_in_between, "if y.sum()") and branch.text == "if y.sum() > 3:"
+    assert branch.reason == "a branch on a value that is not known while tracing"
+    assert str(told) in str(report) and str(branch) in str(report)
+    report.run(torch.ones(4))
+    assert report.breaks == [told, branch]
+
+
+def _told_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        print("once more")
+        x = x + 1
+    return x
+
+
+def test_why_a_function_is_not_compiled() -> None:
+    report = symshape.explain(_told_in_a_loop, torch.ones(3))
+    assert not report.graphs
+    (broken,) = report.breaks
+    assert broken.line == line(_told_in_a_loop, "print(") and broken.text == 'print("once more")'
+    assert broken.reason.startswith("Failed to trace builtin operator. ")
+    assert broken.reason.endswith("; so the function runs in eager mode") and str(broken) in str(report)
+
+
+def test_no_break_is_reported_of_one_graph() -> None:
+    report = symshape.explain(_branching, torch.ones(3, 4))
+    assert not report.breaks and "broken" not in str(report)

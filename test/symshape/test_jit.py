@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from jit_lines import line
+from imported import line
 from torch.export import Dim
 
 import symshape

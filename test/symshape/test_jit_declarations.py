@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from jit_lines import line
+from imported import line
 from torch.export import Dim
 
 import symshape

@@ -1,4 +1,4 @@
-"""A call that does not fit fails while it is traced with eager mode's words, and numbers for sizes."""
+"""Calls of sizes that do not fit fail while they are traced, with eager mode's message and numbers for sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a compile: what is wrong is said with what would be right, and what is right has its effect."""
+"""Options of a compile: an error names the valid choices, and each option has its effect."""
 
 from __future__ import annotations
 

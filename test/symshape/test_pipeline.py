@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ def test_each_step_has_code_and_a_name_of_its_own() -> None:
     names = [step.name for step in PIPELINE]
     assert len(set(names)) == len(names)
     assert all(callable(step.function()) for step in PIPELINE)
+    assert all(Path(symshape.__file__).parent.joinpath(step.file).exists() for step in PIPELINE)
     steps = [*READING, *FINISHING]
     assert [step.name for step in PIPELINE if step.on == KERNEL][: len(steps)] == steps
     assert [step.name for step in PIPELINE if step.stage] == [name for names in STAGES.values() for name in names]

@@ -51,6 +51,14 @@ def test_stage_alone_is_on_stdout(model: Path, tmp_path: Path, capfd: pytest.Cap
     torch.testing.assert_close(found[1], x.exp().sort(0).values.sin())
 
 
+def test_a_step_is_left_out(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for steps, kernels in (([], 2), (["--disable-pass", "lower-aten"], 0)):
+        assert cli.main(["explain", f"{model}:two_kernels", *steps]) == 0
+        assert f" {kernels} kernels, {kernels} launches" in capfd.readouterr().out
+    assert cli.main(["explain", f"{model}:two_kernels", "--disable-pass", "x"]) == 1
+    assert "no pass is called x" in capfd.readouterr().err
+
+
 def test_lines_of_a_kernel(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sys.path.insert(0, str(model.parent))
     try:

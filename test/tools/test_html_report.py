@@ -438,6 +438,22 @@ def test_further_graphs_and_their_reasons(tmp_path: Path) -> None:
     assert "graph 2 of <code>" in text and report.further[0].reasons[0].condition.replace("'", "&#39;") in text
 
 
+def test_graph_breaks_and_their_reasons(tmp_path: Path) -> None:
+    def told(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        print(y.sum().item())
+        return y + 1
+
+    report = symshape.explain(told, torch.randn(3))
+    (broken,) = report.breaks
+    text = report.html(tmp_path / "page.html").read_text()
+    assert _Elements(text).open == []
+    assert "Where a graph was broken" in text and "Failed to trace builtin operator" in text
+    assert f"{Path(__file__).name}:{broken.line.rpartition(':')[2]}" in text
+    whole = symshape.explain(torch.sin, torch.randn(3)).html(tmp_path / "page.html").read_text()
+    assert "Where a graph was broken" not in whole
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     source = (
         "import torch\ndef inputs(): return (torch.randn(4),)\ndef f(x): return x.exp()\ndef g(x): return x.sin()\n"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from symshape.analysis.loops import Instr
+from symshape.artifact.element_types import HALF
 from symshape.codegen.cpu.emit import division, exact_halves, types
 from symshape.codegen.cpu.emit.casts import CASTS, from_f32, to_f32
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
@@ -55,12 +56,12 @@ def _computed(state: State, instr: Instr, operands: list[Value], uniform: bool) 
     if operation is None:
         raise KernelError(f"CPU kernels cannot compute {instr.op}", next_step="make the operation a library call")
     dtypes = [operand.dtype for operand in operands]
-    half = any(dtype in types.HALF for dtype in dtypes)
+    half = any(dtype in HALF for dtype in dtypes)
     if half:
-        names = [to_f32(state, n, d, uniform) if d in types.HALF else n for n, d in zip(names, dtypes)]
+        names = [to_f32(state, n, d, uniform) if d in HALF else n for n, d in zip(names, dtypes)]
     element = "f32" if half else types.register(dtypes[0])
     result = operation(state, instr, names, element, uniform)
-    if half and instr.dtype in types.HALF:
+    if half and instr.dtype in HALF:
         result = from_f32(state, result, instr.dtype, uniform)
     return Value(result, instr.dtype, uniform)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from symshape.artifact.element_types import HALF
 from symshape.codegen.cpu.emit import half_integers, types
 from symshape.codegen.cpu.emit.state import State
 
@@ -60,23 +61,23 @@ def from_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
 def _float_to_float(state: State, name: str, source: str, target: str, uniform: bool) -> str:
     if source == target:
         return name
-    if source in types.HALF:
+    if source in HALF:
         name, source = to_f32(state, name, source, uniform), "f32"
-    if target in types.HALF:
+    if target in HALF:
         return from_f32(state, _float_to_float(state, name, source, "f32", uniform), target, uniform)
     operation = "arith.extf" if target == "f64" else "arith.truncf"
     return _cast(state, operation, name, source, target, uniform)
 
 
 def _from_integer(operation: str, state: State, name: str, source: str, target: str, uniform: bool) -> str:
-    if target in types.HALF:
+    if target in HALF:
         return from_f32(state, _from_integer(operation, state, name, source, "f32", uniform), target, uniform)
     return _cast(state, operation, name, types.register(source), target, uniform)
 
 
 def _to_integer(operation: str, state: State, name: str, source: str, target: str, uniform: bool) -> str:
     """Float to integer, via i32 for narrow types: their low bits, as C++ on x86 gives for values out of range."""
-    if source in types.HALF:
+    if source in HALF:
         name, source = to_f32(state, name, source, uniform), "f32"
     register = types.register(target)
     if types.bits(target) >= 32:

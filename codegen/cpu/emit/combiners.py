@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from symshape.analysis.loops import Instr
+from symshape.artifact.element_types import HALF
 from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.casts import from_f32, to_f32
 from symshape.codegen.cpu.emit.state import State, Value
@@ -60,7 +61,7 @@ def reduction(instr: Instr) -> Reduction:
     combiner = instr.combiner.removeprefix("arg")
     if combiner not in (*_OPERATIONS, "moments"):
         raise KernelError(f"CPU kernels have no reduction {instr.combiner!r}", next_step="make it a library call")
-    element = "f32" if instr.dtype in types.HALF else types.register(instr.dtype)
+    element = "f32" if instr.dtype in HALF else types.register(instr.dtype)
     return Reduction(instr, instr.dtype, element, arg, combiner)
 
 
@@ -121,7 +122,7 @@ def _lanes_meet(state: State) -> bool:
 def _alone(state: State, reduction: Reduction, value: Value, index: str, uniform: bool) -> list[str]:
     """The accumulators of one element."""
     name = value.name if uniform else state.lanes(value)
-    if reduction.dtype in types.HALF:
+    if reduction.dtype in HALF:
         name = to_f32(state, name, reduction.dtype, uniform)
     if reduction.flagged:
         return [name, name]
@@ -332,7 +333,7 @@ def results(state: State, reduction: Reduction, accumulators: Sequence[str], uni
         type_ = reduction.element if uniform else state.vector(reduction.element)
         nan, prefix = accumulators[1], "" if uniform else f"{state.vector('i1')}, "
         name = state.writer.pure(f"arith.select {_is_nan(state, nan, type_)}, {nan}, {name} : {prefix}{type_}")
-    if reduction.dtype in types.HALF:
+    if reduction.dtype in HALF:
         name = from_f32(state, name, reduction.dtype, uniform)
     values = [Value(name, reduction.dtype, uniform)]
     return [*values, Value(accumulators[1], "i64", uniform)] if reduction.arg else values

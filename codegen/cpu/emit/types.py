@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 
+from symshape.artifact.element_types import ITEM_SIZE
 from symshape.errors import KernelError
 
 _REGISTER = {"index": "i64", "bf16": "i16"}  # bf16 as its bits: no CPU instruction is relied on
-_BYTES = {"f64": 8, "f32": 4, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _FLOAT_FORMAT = {"f64": (">d", 16), "f32": (">f", 8), "f16": (">e", 4)}
 GATHERED = frozenset({"f32", "f64", "i32", "i64"})  # x86 gathers and scatters no smaller elements
-HALF = frozenset({"f16", "bf16"})
 
 
 def register(dtype: str) -> str:
@@ -25,7 +24,7 @@ def memory(dtype: str) -> str:
 
 def size(dtype: str) -> int:
     """Bytes of an element in memory."""
-    found = _BYTES.get(memory(dtype))
+    found = ITEM_SIZE.get(memory(dtype))
     if found is None:
         hint = "make the operation a library call"
         raise KernelError(f"CPU kernels have no elements of type {dtype}", next_step=hint)

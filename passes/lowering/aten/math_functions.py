@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from symshape.artifact.element_types import LARGEST
 from symshape.passes.lowering.aten.rule_combinators import Rule, math_op, on_floats, predicate, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
 
 INFINITY = math.inf
-LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
 
 
 def reciprocal(m: Body, x: Scalar) -> Scalar:

@@ -1,8 +1,9 @@
-"""Rules of orthogonal polynomials, whose degree is a tensor."""
+"""Rules of orthogonal polynomials: closed forms, else recurrences of as many steps as the degree may have."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,9 @@ from symshape.passes.lowering.aten.rule_combinators import Rule
 
 INFINITY, NAN = math.inf, math.nan
 DEGREES = 128  # of Hermite polynomials in float32: eager mode's limit, above which all are NaN
+_STEPS = 32  # of a degree that is a number; each is code of the kernel
+
+Step = Callable[[Real, int, Real, Real], Real]  # (x, m, P(m), P(m - 1)) -> P(m + 1)
 
 
 def chebyshev(kind: str, shifted: bool, x: Real, n: Real) -> Real:
@@ -70,6 +74,38 @@ def _hermite(scale: float, b: Builder, x: Any, n: Any) -> Tensor:
     return made
 
 
+def of_known_degree(first: Callable[[Real], Real], step: Step) -> Rule:
+    """The rule where the degree is a number: the recurrence from 1 and ``first(x)`` on. The degree is truncated; below
+    0 there is no polynomial, and eager mode returns 0."""
+
+    def code(x: Real, degree: float) -> Real:
+        n = int(degree)
+        before, last = x.of(1.0), first(x)
+        for m in range(1, n):
+            before, last = last, step(x, m, last, before)
+        return last if n > 0 else x.of(1.0 if n == 0 else 0.0)
+
+    def rule(b: Builder, x: Any, degree: Any) -> Tensor:
+        if not isinstance(degree, (int, float)) or not abs(degree) <= _STEPS:
+            raise Unsupported(f"a degree that is not a number of at most {_STEPS}")
+        made: Tensor = special(code)(b, x, degree)
+        return made
+
+    return rule
+
+
+def _scaled_step(scale: float, x: Real, m: int, last: Real, before: Real) -> Real:
+    return x * scale * last - before * (scale * m)
+
+
+def _legendre_step(x: Real, m: int, last: Real, before: Real) -> Real:
+    return (x * (2.0 * m + 1.0) * last - before * float(m)) / (m + 1.0)
+
+
+def _laguerre_step(x: Real, m: int, last: Real, before: Real) -> Real:
+    return ((2.0 * m + (1.0 - x)) * last - before * float(m)) / (m + 1.0)
+
+
 RULES: dict[str, Rule] = {
     **{
         f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}.{form}": special(
@@ -81,4 +117,8 @@ RULES: dict[str, Rule] = {
     },
     "aten.special_hermite_polynomial_h.default": partial(_hermite, 2.0),
     "aten.special_hermite_polynomial_he.default": partial(_hermite, 1.0),
+    "aten.special_hermite_polynomial_h.n_scalar": of_known_degree(lambda x: x * 2.0, partial(_scaled_step, 2.0)),
+    "aten.special_hermite_polynomial_he.n_scalar": of_known_degree(lambda x: x, partial(_scaled_step, 1.0)),
+    "aten.special_legendre_polynomial_p.n_scalar": of_known_degree(lambda x: x, _legendre_step),
+    "aten.special_laguerre_polynomial_l.n_scalar": of_known_degree(lambda x: 1.0 - x, _laguerre_step),
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
-from symshape.dialects.types import FLOATS, NATIVE
+from symshape.artifact.element_types import FLOATS, HALF, NATIVE
 from symshape.passes.lowering.aten.builder import Tensor, Unsupported
 from symshape.prover.numbers.expr import Expr
 
@@ -16,7 +16,6 @@ from symshape.prover.numbers.expr import Expr
 DEFAULT_FLOAT = "f32"
 # Signed integers hold all smaller ones; "ui8" needs i16.
 _RANK = {"i1": 0, "ui8": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "bf16": 5, "f32": 6, "f64": 7}
-_HALF = ("f16", "bf16")
 # Two different dtypes of the same rank.
 _NEXT = {1: "i16", 5: "f32"}
 
@@ -41,7 +40,7 @@ def promote(operands: Iterable[Any]) -> str:
 
 def nearest(value: Any, dtype: str) -> Any:
     """A Python number rounded to a half dtype, via f32 as PyTorch converts; unchanged for other dtypes."""
-    if dtype not in _HALF or isinstance(value, bool) or not isinstance(value, (int, float)):
+    if dtype not in HALF or isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     if not math.isfinite(value):
         return value

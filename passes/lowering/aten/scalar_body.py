@@ -11,8 +11,8 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.artifact.element_types import FLOATS, HALF, ITEM_SIZE
 from symshape.dialects.accessors import set_as_stored
-from symshape.dialects.types import FLOATS
 from symshape.prover.numbers.expr import Expr
 
 _CMPI = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
@@ -32,7 +32,7 @@ _CMPF = {
     "une": 13,
     "uno": 14,
 }
-_WIDTH = {"i1": 1, "i8": 8, "ui8": 8, "i16": 16, "i32": 32, "i64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+_WIDTH = {dtype: 8 * size for dtype, size in ITEM_SIZE.items()} | {"i1": 1}  # bits
 # name: (on floats, on signed integers, on ui8 and i1)
 _ARITHMETIC = {
     "add": ("arith.addf", "arith.addi", "arith.addi"),
@@ -53,7 +53,7 @@ _ARITHMETIC = {
 
 def compute_type(dtype: str) -> str:
     """The type in which values of a dtype are computed."""
-    return "f32" if dtype in ("f16", "bf16") else dtype
+    return "f32" if dtype in HALF else dtype
 
 
 def is_float(dtype: str) -> bool:

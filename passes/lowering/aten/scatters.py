@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
+from symshape.artifact.element_types import HALF
+from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, lowest
 from symshape.passes.lowering.aten.indexing import of_another_rank, require_indices, without_dims
 from symshape.passes.lowering.aten.rule_combinators import Rule
-from symshape.passes.lowering.aten.scalar_body import Scalar
+from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.prover.numbers.expr import Expr, product
 
 _COMBINERS = {
@@ -129,7 +130,7 @@ def _reduced(b: Builder, x: Tensor, reduce: str, include_self: bool, write: Any,
 
 def _accumulator(b: Builder, x: Tensor, combiner: str) -> Tensor:
     """Half types are summed and multiplied in float32, and rounded once."""
-    return b.cast(x, "f32") if x.dtype in ("f16", "bf16") and combiner in ("add", "mul") else x
+    return b.cast(x, "f32") if x.dtype in HALF and combiner in ("add", "mul") else x
 
 
 def _neutral(dtype: str, combiner: str) -> Any:

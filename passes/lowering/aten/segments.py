@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from symshape.artifact.element_types import LARGEST
 from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor, Unsupported, highest, lowest
 from symshape.passes.lowering.aten.jagged import MESSAGE
 from symshape.passes.lowering.aten.rule_combinators import Rule
@@ -162,10 +163,7 @@ def _initial(b: Builder, dtype: str, initial: Any) -> Scalar | None:
 
 
 def _fits(number: float, dtype: str) -> bool:
-    largest = {"f16": 65504.0, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}.get(
-        dtype, 3.3895313892515355e38
-    )
-    return number != number or abs(number) == float("inf") or abs(number) <= largest
+    return dtype in LARGEST and (number != number or abs(number) == float("inf") or abs(number) <= LARGEST[dtype])
 
 
 def segment_reduce_backward(

@@ -29,6 +29,7 @@ all sizes that the facts allow, or for none. *Sometimes*: it knows that it holds
 and bounds alone never say that. *symshape, bounds only* is the prover's first engine, which answers most of what passes
 ask. It looks at all facts; *symshape* lets it look at those nearest to the question where there are many.
 """
+_SHOWN = 10  # facts of an example
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -153,9 +154,10 @@ def _cause(row: Mapping[str, Any]) -> str:
 
 
 def _example(kind: str, example: Mapping[str, Any]) -> str:
-    facts = "; ".join(example["facts"]) or "nothing"
+    facts = f"`{'; '.join(example['facts'][:_SHOWN]) or 'nothing'}`"
+    facts += f" and {len(example['facts']) - _SHOWN} more" if len(example["facts"]) > _SHOWN else ""
     answers = ", ".join(f"{name}: {answer}" for name, answer in example["answers"].items())
-    return f"- {kind}, in {example['model']}: `{example['condition']}` where `{facts}` ({answers})"
+    return f"- {kind}, in {example['model']}: `{example['condition']}` where {facts} ({answers})"
 
 
 def _contradictions(found: Mapping[str, Any]) -> str:

@@ -16,7 +16,8 @@ from torch_mlir import ir
 from symshape.errors import OptionError
 from symshape.ir_text import text_of
 from symshape.passes.framework.base import PassContext
-from symshape.passes.framework.manager import PassFailure, Step, run_pipeline
+from symshape.passes.framework.manager import PassFailure, run_pipeline
+from symshape.passes.framework.pipeline_text import Step
 from symshape.stage_header import with_header
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
+from symshape.artifact.element_types import TORCH_NAMES
 from symshape.dialects.accessors import body_of, call_arguments, symbol_binding
 from symshape.dialects.symbols import parse_binding, parse_inverse
-from symshape.dialects.types import TORCH_NAMES
 from symshape.random_tensors import SIZE_WITHOUT_HINT, Draw, strided_tensor
 from symshape.tools.reduce.edits import binds_of
 from symshape.tools.reduce.scalars import hint_of, sizes_at_hints

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch_mlir import ir
 
+from symshape.artifact.element_types import TORCH_NAMES
 from symshape.dialects.accessors import (
     body_of,
     branches_of,
@@ -35,7 +36,7 @@ from symshape.dialects.accessors import (
 )
 from symshape.dialects.symbols import parse_binding, parse_inverse
 from symshape.dialects.template import substitute
-from symshape.dialects.types import TORCH_NAMES, dtype_of
+from symshape.dialects.types import dtype_of
 from symshape.errors import CompileError
 from symshape.ir_text import main_function
 from symshape.runtime.cpu.attention import tiled_attention

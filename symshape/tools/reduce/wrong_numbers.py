@@ -22,7 +22,8 @@ from symshape.frontend.bridge.operators import schema_of
 from symshape.ir_text import main_function
 from symshape.options import Options
 from symshape.passes.framework.base import PassContext
-from symshape.passes.framework.manager import Step, run_pipeline
+from symshape.passes.framework.manager import run_pipeline
+from symshape.passes.framework.pipeline_text import Step
 from symshape.passes.stages import STAGES
 from symshape.random_tensors import Draw
 from symshape.run_text import RequiredOfSizes

@@ -1,4 +1,4 @@
-"""A pass with a fault, which the environment switches on: PLANTED=crash, PLANTED=wrong."""
+"""A pass with a fault that the environment enables: PLANTED=crash, PLANTED=wrong."""
 
 from __future__ import annotations
 
