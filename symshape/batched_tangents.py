@@ -38,9 +38,9 @@ def takes_batches(run: Run) -> Run:
 
 
 def _not_differentiated(result: Any, of: Sequence[torch.Tensor]) -> Any:
-    """A gradient of ``create_graph=True``, computed of these tensors. It must be one that requires a gradient, or what is computed of it would lose
-    a term without an error: AOTAutograd's function around a backward graph, which raises it, gives only the batched
-    tensor a gradient, and not the tensor in it, which the caller gets."""
+    """A gradient of ``create_graph=True``, computed of these tensors. It must be one that requires a gradient, or what
+    is computed of it would lose a term without an error: AOTAutograd's function around a backward graph, which raises
+    it, gives only the batched tensor a gradient, and not the tensor in it, which the caller gets."""
     if not isinstance(result, torch.Tensor) or not (result.is_floating_point() or result.is_complex()):
         return result
     with torch.enable_grad():

@@ -11,6 +11,7 @@ from symshape.frontend.patches.python import (
     broken_loops,
     data_parallel,
     dictionaries,
+    function_warnings,
     input_views,
     integer_parameters,
     lazy_modules,
@@ -200,6 +201,14 @@ ROWS: tuple[Patch, ...] = (
         "a warning would break the graph; it is issued when the frame is compiled",
         (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
         issue="pytorch/pytorch#135688",
+    ),
+    Patch(
+        "warnings of functions",
+        ("frame",),
+        ("warnings._showwarnmsg",),
+        function_warnings.warnings_of_functions,
+        "a function in the graph runs in each trace, and gives its warning each time, with symbols in it",
+        (Exists("warnings._showwarnmsg"),),
     ),
     Patch(
         "messages that are said once",
