@@ -15,7 +15,7 @@ from typing import Any
 
 from symshape.frontend.bridge.fake_tensors import shape_env_of_mode, tracing_mode
 from symshape.frontend.bridge.shape_env import symbol_hints
-from symshape.frontend.bridge.source_lines import traced_line_now
+from symshape.frontend.bridge.source_lines import is_of_torch, traced_line_now
 from symshape.frontend.patches.patch import Changes
 
 _SYMBOL = re.compile(r"\bs\d+\b")
@@ -69,8 +69,8 @@ def _computed(item: str) -> str:
 
 
 def _spoken(message: Any, text: str) -> Any:
-    """The message with this text, at the user's line if Dynamo traces one."""
-    file, _, line = traced_line_now().rpartition(":")
+    """The message with this text, at the user's line where it is at one of the tracer's."""
+    file, _, line = traced_line_now().rpartition(":") if is_of_torch(message.filename) else ("", "", "")
     said = message.message if text == str(message.message) else message.category(text)
     where = (file, int(line)) if file else (message.filename, message.lineno)
     made: Any = warnings.WarningMessage
