@@ -18,7 +18,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
-from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.dynamo import is_in_try, shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
@@ -109,7 +109,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if is_gradient(node):
                 break_at_gradient(node, error)
             if not is_data_dependent_error(error):
-                _raise_in_numbers(error, node, args, kwargs)
+                _raise_in_numbers(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
                 raise
             try:
                 if is_in_vmap():
@@ -122,12 +122,15 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
     return run_node
 
 
-def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any) -> None:
-    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it."""
+def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
+    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it. Where the function may catch
+    it, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
     found = error_at_hand(cause, node.target, args, kwargs)
     if found is None:
         return
+    if may_catch:
+        break_graph(node, f"it raises {type(found).__name__} in a try or with statement", error)
     refused = isinstance(cause, RefusedCall)
     if isinstance(found, IndexError) and not refused:  # Dynamo passes these on as they are
         raise found.with_traceback(cause.__traceback__) from None

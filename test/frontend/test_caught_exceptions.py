@@ -86,3 +86,28 @@ def test_packages_that_are_absent() -> None:
 
     with pytest.raises(importlib.metadata.PackageNotFoundError, match="symshape_absent"):
         symshape.compile(not_caught)(torch.ones(3))
+
+
+def _viewed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(4, -1).sum(1)
+    except RuntimeError:
+        return x.sum(1) - 1
+
+
+def _multiplied(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    try:
+        result = x @ y
+    except RuntimeError as error:
+        result = x * len(str(error))
+    return result + 1
+
+
+@pytest.mark.parametrize("function", [_viewed, _multiplied])
+@pytest.mark.parametrize("sizes", [(4, 8, 3, 1, 0), (7, 4, 2)])
+def test_an_error_of_a_call_that_the_function_catches(function: Callable[..., Any], sizes: tuple[int, ...]) -> None:
+    torch._dynamo.reset()
+    compiled = symshape.compile(function)
+    for size in sizes:
+        x, y = torch.randn(size, size % 3 + 1), torch.randn(2, 5)
+        torch.testing.assert_close(compiled(x, y), function(x, y))
