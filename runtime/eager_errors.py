@@ -8,7 +8,9 @@ on a CPU the same holds for invalid offsets of rows, with which PyTorch's operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -51,18 +53,45 @@ def _replayed(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> None:
         raise
 
 
-def error_instead(error: Exception, args: Sequence[Any], run: Callable[..., object]) -> Exception | None:
+class NoError(Exception):
+    """Eager mode runs a call that cannot be traced."""
+
+
+def error_instead(
+    error: Exception, args: Sequence[Any], run: Callable[..., object], *, traced: bool = False
+) -> Exception | None:
     """The error of eager mode that replaces ``error``, which a call has raised for ``args``; None if the type is right
-    already. ``run`` is the call in eager mode, and gets copies."""
+    already. ``run`` is the call in eager mode, and gets copies. ``traced``: the error is one of a trace; the type alone
+    is not enough then, and NoError is raised if eager mode raises none."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     if isinstance(error, (torch.OutOfMemoryError, OffsetsError)) or any(t.device.type != "cpu" for t in tensors):
         return None
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.set_grad_enabled(traced and torch.is_grad_enabled()), torch.random.fork_rng(devices=[]), _silent(traced):
         try:
-            run(*(copy_of_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
+            run(*(_copy(a, traced) if isinstance(a, torch.Tensor) else a for a in args))
         except Exception as found:  # noqa: BLE001 - whatever eager mode raises
-            return None if isinstance(error, type(found)) or _has_no_rule(found) else found.with_traceback(None)
+            same = isinstance(error, type(found)) and (not traced or str(error) == str(found))
+            return None if same or _has_no_rule(found) else found.with_traceback(None)
+    if traced:
+        raise NoError
     return None
+
+
+@contextlib.contextmanager
+def _silent(traced: bool) -> Iterator[None]:
+    """A trace has given the warnings already."""
+    with warnings.catch_warnings():
+        if traced:
+            warnings.simplefilter("ignore")
+        yield
+
+
+def _copy(x: torch.Tensor, differentiated: bool) -> torch.Tensor:
+    """A copy; with ``differentiated``, as much of a leaf as ``x``, and with its ``requires_grad``."""
+    if not (differentiated and x.requires_grad):
+        return copy_of_tensor(x)
+    leaf = copy_of_tensor(x).requires_grad_()
+    return leaf if x.is_leaf else leaf.clone()
 
 
 def _has_no_rule(error: Exception) -> bool:

@@ -105,6 +105,12 @@ def keeps_graph() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+def in_function() -> bool:
+    """Whether ``forward`` of a ``torch.autograd.Function`` runs, which AOTAutograd puts around a backward graph for
+    ``create_graph=True``."""
+    return not torch._C._is_fwd_grad_enabled()
+
+
 @contextlib.contextmanager
 def outside_batch() -> Iterator[int | None]:
     """While entered, the innermost batch of tangents (``is_grads_batched``) is not in force. Yields its level; None

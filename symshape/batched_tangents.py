@@ -8,13 +8,13 @@ batch, and its results are stacked. (Under ``torch.func.vmap`` AOTAutograd refus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
-from symshape.runtime.torch_c import batched, outside_batch, unbatched
+from symshape.runtime.torch_c import batched, in_function, outside_batch, unbatched
 
 Run = Callable[[list[Any]], Any]
 
@@ -27,12 +27,34 @@ def takes_batches(run: Run) -> Run:
             if level is None:
                 return run(args)
             parts = [unbatched(one, level) if isinstance(one, torch.Tensor) else one for one in args]
+            of = [one for one in args if isinstance(one, torch.Tensor) and one.requires_grad]
             args.clear()  # as a graph does
             results = _for_each(call, parts)
+            results = [_not_differentiated(one, of) if in_function() else one for one in results]
         return [batched(one, level) if isinstance(one, torch.Tensor) else one for one in results]
 
     takes_boxed_arguments(call)
     return call
+
+
+def _not_differentiated(result: Any, of: Sequence[torch.Tensor]) -> Any:
+    """A gradient of ``create_graph=True``, computed of these tensors. It must be one that requires a gradient, or what
+    is computed of it would lose a term without an error: AOTAutograd's function around a backward graph, which raises
+    it, gives only the batched tensor a gradient, and not the tensor in it, which the caller gets."""
+    if not isinstance(result, torch.Tensor) or not (result.is_floating_point() or result.is_complex()):
+        return result
+    with torch.enable_grad():
+        return _Refusal.apply(result, torch.empty(0, requires_grad=True), *of)  # type: ignore[no-untyped-call]
+
+
+class _Refusal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *differentiated: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
 
 
 def _for_each(call: Run, parts: list[Any]) -> list[Any]:

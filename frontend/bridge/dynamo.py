@@ -69,6 +69,14 @@ def shape_env_of_output(graph: Any) -> Any:
     return getattr(graph, "shape_env", None)
 
 
+def is_in_try(output: Any) -> bool:
+    """Whether what is traced is in a ``try`` or ``with`` statement, which may catch an error."""
+    translator = output.current_tx
+    while translator is not None and translator.current_instruction.exn_tab_entry is None:
+        translator = getattr(translator, "parent", None)
+    return translator is not None
+
+
 def is_number_of_random(node: torch.fx.Node) -> bool:
     """Whether a placeholder of a Dynamo graph is what ``random.random()`` or its like returned."""
     return type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"

@@ -135,13 +135,41 @@ def module_of(function: Any) -> str | None:
 AutogradKernel = Callable[..., Any]
 
 
-def is_differentiated_inside(op: Any, values: Any) -> bool:
-    """Whether autograd differentiates the operators that a user's operator calls, since it has no formula of its own.
-    Its call is then an opaque call (``symshape::opaque_call``), which does the same."""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
+def has_no_formula(op: Any, values: Any) -> bool:
+    """Whether a gradient is wanted through a user's operator that has no formula of its own: neither a kernel for
+    autograd nor one that is composed of other operators."""
+    if not isinstance(op, torch._ops.OpOverload) or is_builtin(op) or not torch.is_grad_enabled():
         return False
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
+    if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values)):
+        return False
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not any(has(op.name(), key) for key in _FORMULAS)
+
+
+def has_formula(result: torch.Tensor) -> bool:
+    """Whether autograd can differentiate what has computed a result: PyTorch gives one of a user's kernel that computes
+    on memory a node that only warns."""
+    return result.grad_fn is not None and "WarnNotImplemented" not in result.grad_fn.name()
+
+
+_FORMULAS = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
+
+
+def has_python_kernel(op: torch._ops.OpOverload) -> bool:
+    """Whether a kernel of an operator for a device was registered in Python (``Library.impl``)."""
+    _, _, name = op.name().partition("::")
+    return any(f"{op.namespace}/{name}/{key}" in torch.library._impls for key in _DEVICES)
+
+
+_DEVICES = ("CPU", "CUDA", "CompositeExplicitAutograd")
+
+
+def has_rule(op: Any) -> bool:
+    """Whether a fake rule of a user's operator is registered."""
+    from torch._library.simple_registry import singleton
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return singleton.find(op.name()).fake_impl.kernel is not None or has(op.name(), "Meta")
 
 
 def is_for_all_devices(op: Any) -> bool:

@@ -76,11 +76,16 @@ def traced_line_now() -> str:
     """``file:line`` of the user's innermost frame that is being traced; "" if that is unknown."""
     from torch._guards import TracingContext
 
-    frames = [f for f in TracingContext.extract_stack() or () if not f.filename.startswith(_TORCH_FOLDER)]
+    frames = [f for f in TracingContext.extract_stack() or () if not is_of_torch(f.filename)]
     if not frames:
         lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
         return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
     return f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+def is_of_torch(file: str) -> bool:
+    """Whether a file is PyTorch's."""
+    return file.startswith(_TORCH_FOLDER)
 
 
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep

@@ -21,8 +21,10 @@ import torch.utils._pytree as pytree
 from symshape.errors import rule_to_register, with_text
 from symshape.frontend.bridge.fake_tensors import shape_env_of_mode, traced_by_its_kernel, tracing_mode
 from symshape.frontend.bridge.operators import (
+    has_no_formula,
+    has_python_kernel,
+    has_rule,
     has_side_effects,
-    is_differentiated_inside,
     is_for_all_devices,
     returns_views,
     schema_of,
@@ -43,6 +45,7 @@ from symshape.frontend.opaque_calls.operator_samples import (
     Specialise,
     TensorRule,
     Variable,
+    is_differentiated,
     learn,
 )
 from symshape.runtime.torch_c import declaration_of, first_seen
@@ -84,7 +87,7 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
     if env is None:
         raise NoFakeRule(op, "its operands are no fake tensors")
     refused = why_not_run(op, probe)
-    inside = is_differentiated_inside(op, (args, kwargs))
+    inside = is_differentiated_inside(probe, op, args, kwargs)
     if is_for_all_devices(op) and not inside:
         with contextlib.suppress(Exception):  # a rule that needs NumPy or data
             return traced_by_its_kernel(op, args, kwargs)
@@ -106,6 +109,30 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
         _say(op, call, rule)
         with mode:
             return _made(rule, symbols, env)
+
+
+def is_differentiated_inside(probe: bool, op: Any, args: Any, kwargs: Any) -> bool:
+    """Whether eager mode differentiates what the kernel of a user's operator calls, as the operator has no formula.
+    Below autograd, where rules are asked, that is not seen. Such a call is an opaque call, which does the same.
+
+    Seen on made-up operands. True where the operator is not run on any: a graph break is right in either case. An
+    operator with a rule and no kernel in Python is taken for one that computes on memory."""
+    if not has_no_formula(op, (args, kwargs)):
+        return False
+    if why_not_run(op, probe):
+        return has_python_kernel(op)
+    mode = tracing_mode((args, kwargs))
+    env = shape_env_of_mode(mode)
+    if env is None or (has_rule(op) and not has_python_kernel(op)):
+        return False
+    leaves = pytree.tree_leaves((args, kwargs))
+    wanted = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad)
+    return _kernel_is_differentiated(_Keyed(described(op, args, kwargs, env)[0]), wanted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel_is_differentiated(keyed: _Keyed, wanted: tuple[int, ...]) -> bool:
+    return is_differentiated(keyed.call, wanted)
 
 
 def _require_seen_values(call: OperatorCall, symbols: Mapping[str, Any]) -> None:

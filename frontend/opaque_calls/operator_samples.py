@@ -23,9 +23,11 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.bridge.operators import has_formula
 from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.opaque_calls.sample_tensors import KINDS, made_up
 from symshape.frontend.opaque_calls.size_formulas import Formula, fit
+from symshape.runtime.torch_c import differentiated
 
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 17, 24, 36)
 _FEW_STEPS = (1, 2, 5, 12)
@@ -156,6 +158,27 @@ def learn(call: OperatorCall) -> ResultRule:
     return _Rules(call, _Experiment(call).samples()).rule()
 
 
+def is_differentiated(call: OperatorCall, wanted: Sequence[int]) -> bool:
+    """Whether autograd finds a gradient in the operator's kernel where the operands at these leaves require one. True
+    if the operator fails on all samples."""
+    experiment = _Experiment(call)
+    for values, kind in itertools.product(experiment.choices(), KINDS):
+        with without_modes(), _state_of_generators(), differentiated(), warnings.catch_warnings():
+            leaves = experiment.leaves(values, kind)
+            if leaves is None:
+                continue
+            for i in wanted:
+                leaves[i].requires_grad_()
+            args, kwargs = pytree.tree_unflatten(leaves, call.spec)
+            try:
+                warnings.simplefilter("ignore")
+                results = pytree.tree_leaves(call.op(*args, **kwargs))
+            except Exception:  # noqa: BLE001 - whatever it raises for inputs that it does not like
+                continue
+            return any(has_formula(result) for result in results if isinstance(result, torch.Tensor))
+    return True
+
+
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +190,7 @@ class _Experiment:
     sizes_of_values: bool = False
 
     def samples(self) -> _Experiment:
-        chosen = next(filter(self._runs, itertools.islice(self._choices(), _MOST_CHOICES)), None)
+        chosen = next(filter(self._runs, self.choices()), None)
         if chosen is None:
             reason = f"{type(self.error).__name__}: {self.error}" if self.error else "its operands would be too large"
             raise NoRuleFound(f"it failed on every input that was made up for it, the last time with {reason}")
@@ -188,8 +211,11 @@ class _Experiment:
         self._random = random.Random(0)
         self._unknown = {variable.name for variable in self.call.variables if variable.hint is None}
 
-    def _choices(self) -> Iterator[Values]:
+    def choices(self) -> Iterator[Values]:
         """Initial values of variables. Those equal at the traced call stay equal, and a larger one stays larger."""
+        return itertools.islice(self._choices(), _MOST_CHOICES)
+
+    def _choices(self) -> Iterator[Values]:
         hints = {v.name: v.hint for v in self.call.variables if v.hint is not None}
         small = {hint: hint for hint in set(hints.values()) if hint <= _SMALL}
         for i, hint in enumerate(sorted(hint for hint in set(hints.values()) if hint > _SMALL)):
@@ -273,15 +299,21 @@ class _Experiment:
             for name in group
         }
 
-    def _run(self, values: Values, kind: Any) -> bool:
-        """Runs the operator and remembers what came back; False if it fails."""
+    def leaves(self, values: Values, kind: Any) -> list[Any] | None:
+        """The leaves of the arguments of a sample; None if they would be too large."""
         shapes = [leaf for leaf in self.call.leaves if isinstance(leaf, Operand)]
         counts = [[size.value(values) for size in one.sizes] for one in shapes]
         if any(n < 0 for sizes in counts for n in sizes) or sum(map(_product, counts)) > _MOST_ELEMENTS:
-            return False
+            return None
         generator = torch.Generator().manual_seed(len(self.found))
+        return [_argument(leaf, values, kind, generator) for leaf in self.call.leaves]
+
+    def _run(self, values: Values, kind: Any) -> bool:
+        """Runs the operator and remembers what came back; False if it fails."""
         with without_modes(), _state_of_generators(), torch.no_grad():
-            leaves = [_argument(leaf, values, kind, generator) for leaf in self.call.leaves]
+            leaves = self.leaves(values, kind)
+            if leaves is None:
+                return False
             operands = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             before = [operand.clone() for operand in operands]
             args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)

@@ -18,7 +18,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
-from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.dynamo import is_in_try, shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
@@ -29,6 +29,7 @@ from symshape.frontend.bridge.tracing_errors import (
     failing_node,
     is_data_dependent_error,
     says_size_is_in_data,
+    unsupported,
 )
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
@@ -38,7 +39,12 @@ from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
 from symshape.frontend.graph_rewrites.uncertain_views import guard_view_sizes
 from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
-from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
+from symshape.frontend.opaque_calls.inferred_rules import (
+    NoFakeRule,
+    is_differentiated_inside,
+    no_fake_rule,
+    why_not_run,
+)
 from symshape.frontend.opaque_calls.probing import Probe
 from symshape.frontend.opaque_calls.read_momentum import average_by_read_momentum
 from symshape.frontend.opaque_calls.tensor_comparisons import is_comparison, read_as_item
@@ -87,6 +93,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             args, kwargs = (read_as_item(node, args, kwargs),), {}
         try:
             with forgetting_new_sizes(env) as keep_those_of:
+                refuse_lost_kernel(node.target, may_probe(), args, kwargs)
                 run = functools.partial(usual, graph, node, args, kwargs, module)
                 if site in frame.decisions.views:
                     guard_view_sizes(args[0])
@@ -102,7 +109,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if is_gradient(node):
                 break_at_gradient(node, error)
             if not is_data_dependent_error(error):
-                _raise_in_numbers(error, node, args, kwargs)
+                _raise_in_numbers(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
                 raise
             try:
                 if is_in_vmap():
@@ -115,12 +122,15 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
     return run_node
 
 
-def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any) -> None:
-    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it."""
+def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
+    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it. Where the function may catch
+    it, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
     found = error_at_hand(cause, node.target, args, kwargs)
     if found is None:
         return
+    if may_catch:
+        break_graph(node, f"it raises {type(found).__name__} in a try or with statement", error)
     refused = isinstance(cause, RefusedCall)
     if isinstance(found, IndexError) and not refused:  # Dynamo passes these on as they are
         raise found.with_traceback(cause.__traceback__) from None
@@ -131,11 +141,25 @@ def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: 
 
 def refuse_to_run(target: Any, probe: bool) -> None:
     """NotOpaque for a user's operator that must not be run on made-up operands."""
+    op = users_operator(target)
+    reason = why_not_run(op, probe) if op is not None else ""
+    if reason:
+        raise NotOpaque(reason)
+
+
+def users_operator(target: Any) -> torch._ops.OpOverload | None:
+    """The operator that a node calls, if it is a user's."""
     op = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
-    if isinstance(op, torch._ops.OpOverload) and op.namespace not in ("aten", "prims", "symshape"):
-        reason = why_not_run(op, probe)
-        if reason:
-            raise NotOpaque(reason)
+    own = isinstance(op, torch._ops.OpOverload) and op.namespace not in ("aten", "prims", "symshape")
+    return op if own else None
+
+
+def refuse_lost_kernel(target: Any, probe: bool, args: Any, kwargs: Any) -> None:
+    """The tracer's error for an operator without a rule, where the trace would lose the gradient of a user's operator
+    whose kernel is differentiated inside."""
+    op = users_operator(target)
+    if op is not None and is_differentiated_inside(probe, op, args, kwargs):
+        raise unsupported(op)
 
 
 def with_lists(node: torch.fx.Node, args: Any) -> Any:
@@ -267,12 +291,18 @@ def refuse_shared(node: torch.fx.Node, call: str) -> None:
 
 
 def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
-    """Replaces marked calls by ``symshape::opaque_call``, in place. Returns (function, ``file:line``) of each.
+    """Replaces marked calls by ``symshape::opaque_call``, in place, also in the bodies of checkpoints.
+    Returns (function, ``file:line``) of each.
 
     `Reanalyse`, with the graph broken there, for a result that is observably a view.
     """
-    found = []
     merge_same(gm, _split)
+    graphs = [module for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
+    return [call for graph in graphs for call in _replace_marked(graph)]
+
+
+def _replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
+    found = []
     for node in gm.graph.nodes:
         if _MARK in node.meta:
             try:

@@ -68,7 +68,7 @@ _SCOPES: list[Scope] = []  # the scopes that are entered, innermost last; access
 
 def may_run_operators() -> bool:
     """``run_operators`` of the innermost frame. For replacements that stay in force in nested frames."""
-    return next(scope for scope in reversed(_SCOPES) if scope.phase == "frame").run_operators
+    return next((scope.run_operators for scope in reversed(_SCOPES) if scope.phase == "frame"), True)
 
 
 def outermost_phase() -> Phase:

@@ -20,9 +20,9 @@ import torch
 import torch.utils._pytree as pytree
 
 
-@functools.lru_cache(maxsize=4096)
 def function_of(name: str) -> Callable[..., Any]:
-    """The callee of a call's text: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it."""
+    """The callee of a call's text: "method NAME", "op NAMESPACE.NAME.OVERLOAD", or a module and a name in it. Looked up
+    each time: an operator that is defined anew is another one, and PyTorch uses the memory of the old one again."""
     where, _, what = name.partition(" ")
     if where == "method":
         return lambda x, *args, **kwargs: getattr(x, what)(*args, **kwargs)

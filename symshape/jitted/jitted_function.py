@@ -38,7 +38,7 @@ from symshape.live_line import compiling
 from symshape.options import Options, require_mapping
 from symshape.policy import require_known
 from symshape.runtime.checks import holds
-from symshape.runtime.eager_errors import copy_of_tensor, error_instead
+from symshape.runtime.eager_errors import NoError, copy_of_tensor, error_instead
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 
@@ -147,8 +147,11 @@ class JitFunction:
                         raise
         return self._search(args, kwargs)
 
-    def _raise_eagers(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises eager mode's error instead of ``error``, if it has another type."""
+    def _raise_eagers(
+        self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], *, traced: bool = False
+    ) -> None:
+        """Raises eager mode's error instead of ``error``, if it has another type. Instead of one of a trace, which may
+        name symbols, in any case: CompileError if eager mode has none."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, values = self._state()
         state = {name: copy_of_tensor(value) for _, name, value in entries.modules.tensors(values)}
@@ -162,7 +165,17 @@ class JitFunction:
                     found.add_note(f"  at: {with_text(line)}")
                 raise
 
-        found = error_instead(error, leaves, run)
+        try:
+            found = error_instead(error, leaves, run, traced=traced)
+        except NoError:
+            line = user_line(error)
+            if not line:  # of the gradients, which eager mode computes later
+                return
+            raise CompileError(
+                f"eager mode runs this call, a trace cannot: {(str(error).splitlines() or [type(error).__name__])[0]}",
+                where=with_text(line),
+                next_step="symshape.compile breaks the graph there",
+            ) from error
         if found is not None:
             raise found from error
 
@@ -251,8 +264,14 @@ class JitFunction:
         entry = tree.find(values)
         if entry is None:
             call = pytree.tree_unflatten(apart, spec)
-            with compile_lock:
-                entry = tree.find(values) or self._compile(entries.modules, tree, call, values)
+            try:
+                with compile_lock:
+                    entry = tree.find(values) or self._compile(entries.modules, tree, call, values)
+            except SymshapeError:
+                raise
+            except Exception as error:
+                self._raise_eagers(error, args, kwargs, traced=True)
+                raise
         entry.used = next(self._clock)
         try:
             return entry.run(values)

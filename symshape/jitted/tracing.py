@@ -31,6 +31,7 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.asserted_values import asserting
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
+from symshape.frontend.opaque_calls.selection import users_operator
 from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
 from symshape.frontend.patches.checks.torch_checks import constraint_error
 from symshape.frontend.patches.patch import Scope
@@ -487,6 +488,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
         next_step = missing.hint or "symshape.compile breaks the graph there"
         return CompileError(str(missing).partition(";")[0], where=with_text(user_line(error)), next_step=next_step)
     operator_met = operator_without_rule(error)
+    if users_operator(operator_met) is not None:
+        return CompileError(
+            f"eager mode differentiates what the kernel of {operator_met} calls, and the trace would lose its gradient",
+            where=with_text(user_line(error)),
+            next_step="register a formula (torch.library.register_autograd), or use symshape.compile",
+        )
     if operator_met is not None:
         return CompileError(
             f"PyTorch has no rule for what {operator_met} returns for symbolic sizes",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import symshape
-from symshape.errors import OptionError
+from symshape.errors import CompileError, OptionError
 
 from . import custom_operators as table
 
@@ -270,17 +272,66 @@ def test_an_operator_of_a_gradient_that_cannot_be_tried_breaks_the_graph_in_fron
         torch.testing.assert_close(torch.autograd.grad(compiled(x).sum() * 1.5, x)[0], torch.full((n,), 4.5))
 
 
-def test_what_eager_mode_differentiates_inside_of_an_operator() -> None:
-    library = torch.library.Library("symshape_trained", "FRAGMENT")
-    library.define("inside(Tensor x) -> Tensor")
-    library.impl("inside", lambda x: torch.sin(x * 2), "CPU")
-    program = lambda x: torch.ops.symshape_trained.inside(x * 2) + x  # noqa: E731
-    compiled = symshape.compile(program, fullgraph=True)
+@pytest.fixture
+def differentiated_inside() -> Iterator[Any]:
+    """Operators without a formula: of differentiable operators, without a rule and with one, and of memory alone."""
+    library = torch.library.Library("symshape_inside", "DEF")
+    for name in ("unruled", "ruled", "memory"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl("unruled", lambda x: torch.sin(x * 2), "CPU")
+    library.impl("ruled", lambda x: torch.sin(x * 2), "CPU")
+    library.impl("memory", lambda x: torch.from_numpy(x.detach().numpy() * 2), "CPU")
+    torch.library.register_fake("symshape_inside::ruled", torch.empty_like, lib=library)
+    yield torch.ops.symshape_inside
+    library._destroy()
+
+
+_INSIDE: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "plain": lambda op, x: op(x * 2) * x,
+    "checkpoint": lambda op, x: checkpoint(lambda y: op(y.cos()) * 2, x, use_reentrant=False).cos(),
+}
+_WARNED = pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning")
+
+
+@_WARNED
+@pytest.mark.parametrize("name", ["unruled", "ruled", "memory"])
+@pytest.mark.parametrize("program", _INSIDE)
+def test_what_eager_mode_differentiates_inside_of_an_operator(
+    differentiated_inside: Any, program: str, name: str
+) -> None:
+    operator = getattr(differentiated_inside, name)
+    function = functools.partial(_INSIDE[program], operator)
+    compiled = symshape.compile(function, fullgraph=True)
+    for n in (5, 7, 1, 0):
+        found = []
+        for one in (compiled, function):
+            x = torch.linspace(-1, 2, n, requires_grad=True)
+            result = one(x)
+            found.append((result, torch.autograd.grad(result.sum(), x, allow_unused=True)[0]))
+        torch.testing.assert_close(*found)
+
+
+@_WARNED
+def test_jit_says_that_it_would_lose_a_gradient(differentiated_inside: Any) -> None:
+    for name in ("unruled", "ruled"):
+        operator = getattr(differentiated_inside, name)
+        for function in (lambda x, op=operator: op(x) * 2, functools.partial(_INSIDE["checkpoint"], operator)):
+            jitted = symshape.jit(function)
+            with pytest.raises(CompileError, match=f"symshape_inside.{name}.default.* lose its gradient"):
+                jitted(torch.ones(3, requires_grad=True))
+            torch.testing.assert_close(jitted(torch.ones(3)), function(torch.ones(3)))
+    of_memory = symshape.jit(lambda x: differentiated_inside.memory(x * 2) + x)
+    x = torch.linspace(-1, 2, 5, requires_grad=True)
+    torch.testing.assert_close(torch.autograd.grad(of_memory(x).sum(), x)[0], torch.ones(5))
+
+
+@_WARNED
+def test_torch_compile_keeps_a_gradient_inside_of_an_operator(differentiated_inside: Any) -> None:
+    function = functools.partial(_INSIDE["plain"], differentiated_inside.ruled)
+    compiled = torch.compile(function, backend="symshape", dynamic=True)
     for n in (5, 7):
         x = torch.linspace(-1, 2, n, requires_grad=True)
-        with pytest.warns(UserWarning, match="autograd kernel was not registered"):
-            found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, program)]
-        torch.testing.assert_close(*found)
+        torch.testing.assert_close(*(torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, function)))
 
 
 def test_element_types_that_kernels_do_not_have() -> None:

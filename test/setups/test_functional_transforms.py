@@ -166,3 +166,18 @@ def test_gradients_several_times(wrap: Callable[[Any], Any]) -> None:
 
         given = x, w, tangents
         torch.testing.assert_close(gradients(compiled, *given), gradients(layer, *given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_gradients_of_a_batch_of_tangents_are_not_lost_silently(wrap: Callable[..., Any]) -> None:
+    compiled = wrap(lambda x: (x.sin() * x.sum(1, keepdim=True)).sum(0))
+    for size in (4, 2, 1, 0):
+        x = torch.randn(size, 3, requires_grad=True)
+        once = torch.autograd.grad(compiled(x), x, torch.eye(3), is_grads_batched=True, retain_graph=True)[0]
+        assert once.shape == (3, size, 3) and not once.requires_grad
+        again = torch.autograd.grad(compiled(x), x, torch.eye(3), is_grads_batched=True, create_graph=True)[0]
+        torch.testing.assert_close(again.detach(), once)
+        with pytest.raises(RuntimeError, match="does not currently support double backward"):
+            torch.autograd.grad(again.sum(), x)
+        with pytest.raises(RuntimeError, match="does not currently support double backward"):
+            again.sum().backward()

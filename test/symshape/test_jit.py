@@ -683,3 +683,68 @@ def test_views_of_tensors_without_elements(view: Callable[[torch.Tensor], torch.
         doubled, summed = function(x)
         torch.testing.assert_close(doubled, x * 2)
         torch.testing.assert_close(summed, x.sum(0))
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _raises(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] > 3:
+        raise _TooLarge(f"{x.shape[0]} rows of {tuple(x.shape)}")
+    return x * 2
+
+
+def _asserts(x: torch.Tensor) -> torch.Tensor:
+    x = x.add_(1)
+    assert x.shape[0] < 4, f"bad: {x.shape}"
+    return x
+
+
+def _asks(x: torch.Tensor) -> Any:
+    return x.absent
+
+
+def _differentiates_and_raises(x: torch.Tensor) -> torch.Tensor:
+    x = x.detach().requires_grad_()
+    raise _TooLarge(f"{torch.autograd.grad((x * x).sum(), x)[0].shape}")
+
+
+@pytest.mark.parametrize("function", [_raises, _asserts, _asks, _differentiates_and_raises])
+def test_errors_of_the_function_have_numbers(function: Callable[..., Any]) -> None:
+    jitted = symshape.jit(function)
+    for size in (7, 4, 1009):
+        x, y = (torch.ones(size, 2) for _ in range(2))
+        with pytest.raises(Exception) as ours:  # noqa: B017, PT011 - compared below
+            jitted(x)
+        with pytest.raises(Exception) as eager:  # noqa: B017, PT011
+            function(y)
+        assert ours.type is eager.type and str(ours.value) == str(eager.value)
+        torch.testing.assert_close(x, torch.ones(size, 2))  # a failing call has not changed its inputs
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + x.numpy().sum(),
+        lambda x: x + len(f"{x.sum():.3f}"),
+        lambda x: x + x.untyped_storage().nbytes(),
+    ],
+    ids=["numpy", "format", "storage"],
+)
+def test_what_only_eager_mode_runs_is_an_error_that_says_so(function: Callable[..., Any]) -> None:
+    with pytest.raises(CompileError, match=r"(?s)eager mode runs this call, a trace cannot.*test_jit.py.*lambda x"):
+        symshape.jit(function)(torch.ones(5, 2))
+
+
+def test_an_error_of_the_gradients_is_eager_modes() -> None:
+    def overwritten(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 1).exp()
+        return y.mul_(x.sum())
+
+    x = torch.ones(5, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as eager:
+        overwritten(x).sum().backward()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as ours:
+        symshape.jit(overwritten)(x)
+    assert ours.type is eager.type

@@ -6,7 +6,7 @@ from symshape.frontend.patches.opaque_calls import dynamo_nodes, operator_rules
 from symshape.frontend.patches.opaque_calls.error_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, HasLocal, Says, Takes, added
-from symshape.frontend.patches.torch_names import RULES, SIZES, TRANSLATOR, VARIABLES
+from symshape.frontend.patches.torch_names import FUNCTIONAL, RULES, SIZES, TRANSLATOR, VARIABLES
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -92,6 +92,19 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes("torch._subclasses.fake_tensor.has_meta", "func"),
             Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "has_meta"),
+        ),
+    ),
+    Patch(
+        "gradients inside of kernels",
+        ("graph", "jit"),
+        (f"{FUNCTIONAL}.__torch_dispatch__",),
+        operator_rules.gradients_inside_of_kernels,
+        "below autograd the kernel of a user's operator without a formula is one call, without the gradient that eager "
+        "mode finds inside",
+        (
+            Takes(f"{FUNCTIONAL}.__torch_dispatch__", "self, func, types, args, kwargs"),
+            Exists("torch.library._impls", "set"),
+            Exists("torch.library.Library.impl"),
         ),
     ),
 )

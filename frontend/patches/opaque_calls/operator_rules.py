@@ -12,10 +12,12 @@ from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._library.utils import Kernel
 from torch._subclasses import fake_impls, fake_tensor
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from symshape.frontend.bridge.operators import is_for_all_devices
+from symshape.frontend.bridge.tracing_errors import unsupported
 from symshape.frontend.decompositions.fake_rules import FAKE_RULES
-from symshape.frontend.opaque_calls.inferred_rules import traced_by_inferred_rule
+from symshape.frontend.opaque_calls.inferred_rules import is_differentiated_inside, traced_by_inferred_rule
 from symshape.frontend.patches.patch import Changes, may_run_operators
 from symshape.frontend.patches.probes import Named, Target
 from symshape.frontend.patches.sizes.scattered_sources import COPYING
@@ -158,3 +160,19 @@ def kernels_are_no_rules(changes: Changes) -> None:
     tracer: Any = fake_tensor
     usual = tracer.has_meta
     changes.attribute(tracer, "has_meta", lambda op: usual(op) and not is_for_all_devices(op))
+
+
+def gradients_inside_of_kernels(changes: Changes) -> None:
+    """Stops a trace at an operator whose kernel eager mode differentiates inside, before its gradient is lost."""
+    changes.wrap(FunctionalTensorMode, "__torch_dispatch__", _seen_above_autograd)
+
+
+@functools.cache
+def _seen_above_autograd(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_differentiated_inside(may_run_operators(), func, args, kwargs or {}):
+            raise unsupported(func)
+        return usual(self, func, types, args, kwargs)
+
+    return dispatch

@@ -7,10 +7,13 @@ from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Exists, HasLocal, Says, Takes, added
 from symshape.frontend.patches.python import (
     absent_names,
+    absent_packages,
     backward_calls,
     broken_loops,
     data_parallel,
     dictionaries,
+    exception_texts,
+    function_warnings,
     input_views,
     integer_parameters,
     lazy_modules,
@@ -200,6 +203,38 @@ ROWS: tuple[Patch, ...] = (
         "a warning would break the graph; it is issued when the frame is compiled",
         (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
         issue="pytorch/pytorch#135688",
+    ),
+    Patch(
+        "absent packages",
+        ("frame",),
+        (f"{VARIABLES}.SkipFunctionVariable.call_function",),
+        absent_packages.absent_packages_are_errors,
+        "Dynamo asks for a package itself, and takes the error that the function would catch for one of its own",
+        (
+            Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),
+            Exists("torch._dynamo.exc.raise_observed_exception"),
+        ),
+        versions=Versions(first="2.13"),
+    ),
+    Patch(
+        "texts of exceptions",
+        ("frame",),
+        (f"{VARIABLES}.BuiltinVariable.call_str",),
+        exception_texts.texts_of_exceptions,
+        "the text of a caught exception would be that of its argument, whatever its class says",
+        (
+            Takes(f"{VARIABLES}.BuiltinVariable.call_str", "self, tx, arg"),
+            Exists(f"{VARIABLES}.ExceptionVariable"),
+            Exists(f"{VARIABLES}.UserDefinedExceptionObjectVariable"),
+        ),
+    ),
+    Patch(
+        "warnings of functions",
+        ("frame",),
+        ("warnings._showwarnmsg",),
+        function_warnings.warnings_of_functions,
+        "a function in the graph runs in each trace, and gives its warning each time, with symbols in it",
+        (Exists("warnings._showwarnmsg"),),
     ),
     Patch(
         "messages that are said once",
