@@ -1,9 +1,10 @@
 """``symshape::packed_convolution``: convolutions of float32 images on CPUs, by generated code that serves every size.
 
 The rewrite ``pack-convolutions`` emits the calls. Weights are packed once (``symshape::pack_convolution_weight``) for
-all sizes of images. Images and results are dense and channels-last. ``epilogue``: a pointwise expression over the sums
-and the ``operands``, as text (`runtime/epilogues.py`). ``cpu``: the instruction set that the code may use
-(`symshape/machine/instruction_sets.py`); weights packed for a level are read by that level's code only.
+all sizes of images. Images and results are dense and channels-last. ``scale``: what the image is multiplied by
+(`scales`). ``epilogue``: a pointwise expression over the sums and the ``operands``, as text (`runtime/epilogues.py`).
+``cpu``: the instruction set that the code may use (`symshape/machine/instruction_sets.py`); weights packed for a level
+are read by that level's code only.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _library: Any = torch.library.Library
 _LIBRARY = _library("symshape", "FRAGMENT")
 _LIBRARY.define("pack_convolution_weight(Tensor weight, SymInt groups, str cpu='native') -> Tensor")
 _LIBRARY.define(
-    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor[] operands, SymInt channels, SymInt[] kernel, "
-    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, str epilogue='', str cpu='native') -> Tensor"
+    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? scale, Tensor[] operands, SymInt channels, "
+    "SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, str epilogue='', "
+    "str cpu='native') -> Tensor"
 )
 
 
@@ -33,6 +35,12 @@ def supports(weight_shape: Sequence[int], groups: int) -> bool:
         return False
     outputs, inputs = weight_shape[0] // groups, weight_shape[1]
     return groups == 1 or (outputs == inputs == 1) or min(outputs, inputs) >= _LEAST_GROUP
+
+
+def scales(kernel: Sequence[Any], padding: Sequence[Any], groups: Any) -> bool:
+    """Whether there is code for the convolution of a product, ``x * scale``, with one number for each input channel, of
+    each image or of all (1, channels, 1, 1): where a filter is one pixel of an image without margins."""
+    return groups == 1 and all(size == 1 for size in kernel) and all(size == 0 for size in padding)
 
 
 def result_sizes(
@@ -70,7 +78,9 @@ def _fake_pack(weight: torch.Tensor, groups: int, cpu: str = NATIVE) -> torch.Te
     return weight.new_empty(packed_elements(weight.shape, groups, cpu))
 
 
-def _fake(x: torch.Tensor, packed: torch.Tensor, bias: Any, operands: Any, channels: Any, *sizes: Any) -> torch.Tensor:
+def _fake(
+    x: torch.Tensor, packed: torch.Tensor, bias: Any, scale: Any, operands: Any, channels: Any, *sizes: Any
+) -> torch.Tensor:
     shape = (x.shape[0], channels, *result_sizes(x.shape, *sizes[:4]))
     return x.new_empty_strided(shape, channels_last(shape))
 

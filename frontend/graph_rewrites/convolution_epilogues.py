@@ -3,7 +3,7 @@
 First a chain of nodes, each the only user of the one before: products and sums with one number per channel, which fold
 into weights and bias (as ``torch._inductor.fx_passes.efficient_conv_bn_eval``). Then the largest set of pointwise
 operations on the value and on other tensors, of the result's shape or with a number for each channel, of which one is
-read elsewhere: the epilogue (`runtime/epilogues.py`).
+read elsewhere: the epilogue (`runtime/epilogues.py`). Also what a convolution's image is a product of.
 
 To support another operation: a step in `runtime/epilogues.py`, its code in `runtime/cpu/epilogue_code.py`, and the
 operators that are that step in ``_STEPS``.
@@ -107,7 +107,7 @@ def _folding(image: Node, user: Node, constants: Collection[Node]) -> tuple[str,
 
 def _is_plain(node: Node) -> bool:
     """Whether a node has no keyword arguments but a factor of 1."""
-    return node.kwargs.get("alpha", 1) == 1 and len(node.kwargs) == ("alpha" in node.kwargs)
+    return bool(node.kwargs.get("alpha", 1) == 1) and len(node.kwargs) == ("alpha" in node.kwargs)
 
 
 def _is_number(operand: Any) -> bool:
@@ -288,6 +288,22 @@ def _is_operand(operand: Any, image: Node) -> bool:
     return all(_is_one(size) for size in value.shape[2:]) and (
         _is_one(value.shape[0]) or known_equal(value.shape[0], like.shape[0])
     )
+
+
+def factors_of(convolution: Node) -> tuple[Node, Node | None]:
+    """The image of a convolution as a product that nothing else reads: of an image and of numbers for its channels (a
+    gate of squeeze-and-excite). Without such a product the image, and None."""
+    x: Any = convolution.args[0]
+    if x.target is not aten.mul.Tensor or len(x.users) > 1 or not _is_plain(x):
+        return x, None
+    for image, factor in (x.args, x.args[::-1]):
+        if isinstance(image, Node) and _same_shape_and_type(image, x) and _is_factor(factor, image):
+            return image, factor
+    return x, None
+
+
+def _is_factor(operand: Any, image: Node) -> bool:
+    return _is_operand(operand, image) and all(_is_one(size) for size in operand.meta["val"].shape[2:])
 
 
 def _is_one(size: Any) -> bool:

@@ -2,7 +2,7 @@
 
 Before: %y = convolution(%x, %w, %b); %z = mul(sub(%y, %mean), %scale); %r = clamp_min(add(%z, %other), 0)
 After:  %p = pack_convolution_weight(mul(%w, %scale)); %c = mul(sub(%b, %mean), %scale)
-        %r = packed_convolution(%x, %p, %c, [%other], epilogue="add y a0; low v0 0.0")
+        %r = packed_convolution(%x, %p, %c, None, [%other], epilogue="add y a0; low v0 0.0")
 
 Computations on parameters alone, packing included, become a graph of their own (``parameter_graph``). It runs at the
 first call, and again when a parameter has changed (``runtime/parameter_constants.py``). Results of the convolutions are
@@ -22,9 +22,9 @@ from torch.fx.node import map_arg
 
 from symshape.frontend.bridge.fake_tensors import fake_mode_of
 from symshape.frontend.graph_rewrites.changed_layouts import Layouts
-from symshape.frontend.graph_rewrites.convolution_epilogues import Following, Number, what_follows
+from symshape.frontend.graph_rewrites.convolution_epilogues import Following, Number, factors_of, what_follows
 from symshape.frontend.graph_rewrites.parameter_graph import ParameterGraph, made_of_parameters, parameters_of, take_out
-from symshape.runtime.packed_convolutions import supports
+from symshape.runtime.packed_convolutions import scales, supports
 
 aten: Any = torch.ops.aten
 symshape: Any = torch.ops.symshape
@@ -133,8 +133,10 @@ def _replace(build: _Builder, node: Node, following: Following, layouts: Layouts
             packed.meta["val"] = symshape.pack_convolution_weight.default(value.new_empty(shape), groups, build.cpu)
             if shift is not None and shift.op != "placeholder":
                 shift.meta["val"] = value.new_empty([channels])
-        images = [build.call(aten.unsqueeze.default, one, 2) if is_row else one for one in (x, *following.operands)]
-        given = (images[0], packed, shift, images[1:], *geometry, groups, str(following.epilogue), build.cpu)
+        images = [build.call(aten.unsqueeze.default, one, 2) if is_row else one for one in following.operands]
+        x, factor = factors_of(node) if scales(kernel, padding, groups) else (x, None)
+        x, factor = (build.call(aten.unsqueeze.default, one, 2) if is_row and one else one for one in (x, factor))
+        given = (x, packed, shift, factor, images, *geometry, groups, str(following.epilogue), build.cpu)
         made = build.call(symshape.packed_convolution.default, *given)
         layouts.takes_any_layout(made)
         if is_row:

@@ -38,8 +38,9 @@ def shape_of(level: str) -> Shape:
 
 
 _OPERANDS: Final = range(MOST_OPERANDS)
-# Addresses, 0 for what there is not. `other`: a tensor that is added; `operand_0`: of the rest of the epilogue.
-ADDRESSES: Final = ("x", "packed", "bias", "other", "out", *(f"operand_{i}" for i in _OPERANDS))
+# Addresses, 0 for what there is not. `scale`: what inputs are multiplied by; `other`: a tensor that is added;
+# `operand_0`: of the rest of the epilogue.
+ADDRESSES: Final = ("x", "packed", "bias", "scale", "other", "out", *(f"operand_{i}" for i in _OPERANDS))
 # The arguments of an entry, in int64; sizes are in elements.
 WORDS: Final = (
     *ADDRESSES,
@@ -48,6 +49,7 @@ WORDS: Final = (
     # Elements from one image, and from one pixel to the next, of the epilogue's operands; pixels of a result's image.
     *(f"{step}_{i}" for i in _OPERANDS for step in ("image_step", "pixel_step")),
     "image_pixels",
+    "scale_step",  # from one image to the next
     *("height", "width", "channels", "out_height", "out_width", "out_channels"),
     *("kernel_height", "kernel_width", "stride_height", "stride_width"),
     *("padding_height", "padding_width", "dilation_height", "dilation_width"),

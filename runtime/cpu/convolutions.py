@@ -22,7 +22,7 @@ from symshape.runtime.cpu.epilogue_code import address_of
 from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.load_objects import Library
 from symshape.runtime.epilogues import MOST_OPERANDS, Epilogue, bounded
-from symshape.runtime.packed_convolutions import channels_last, result_sizes, supports
+from symshape.runtime.packed_convolutions import channels_last, result_sizes, scales, supports
 
 _CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
 _WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while tiles are computed one by one
@@ -64,6 +64,7 @@ def convolution(
     x: torch.Tensor,
     packed: torch.Tensor,
     bias: torch.Tensor | None,
+    scale: torch.Tensor | None,
     operands: Sequence[torch.Tensor],
     channels: int,
     kernel: Sequence[int],
@@ -74,19 +75,26 @@ def convolution(
     epilogue: str = "",
     level: str = NATIVE,
 ) -> torch.Tensor:
-    """The epilogue (`runtime/epilogues.py`) of ``convolution(x, weight) + bias`` and the operands, dense with channels
-    last. ``channels``: of the result. RuntimeError, as PyTorch's, where the image is smaller than the filter;
-    ValueError for tensors that are not of float32 or not of these sizes."""
-    shapes = tuple([one.shape for one in operands])
-    plan = _plan(x.shape, shapes, channels, *kernel, *stride, *padding, *dilation, groups, epilogue, level)
-    x = _with_strides(x, plan.in_strides)
-    given = [_with_strides(*pair) for pair in zip(operands, plan.operand_strides)]
+    """The epilogue (`runtime/epilogues.py`) of ``convolution(x * scale, weight) + bias`` and the operands, dense with
+    channels last. ``scale``: see `scales`; ``channels``: of the result. RuntimeError, as PyTorch's, where the image is
+    smaller than the filter; ValueError for tensors that are not of float32 or not of these sizes."""
+    shapes = tuple([one.shape for one in operands]) if operands else ()
+    scaled = None if scale is None else scale.shape
+    plan = _plan(x.shape, scaled, shapes, channels, *kernel, *stride, *padding, *dilation, groups, epilogue, level)
+    if x.stride() != plan.in_strides:
+        x = _with_strides(x, plan.in_strides)
+    if scale is not None:
+        scale = scale.contiguous()
+    if operands:
+        operands = [_with_strides(*pair) for pair in zip(operands, plan.operand_strides)]
     if not (
-        x.dtype == packed.dtype == torch.float32
+        x.dtype is torch.float32
+        and packed.dtype is torch.float32
         and packed.numel() == plan.weights
         and packed.is_contiguous()
-        and (bias is None or (bias.dtype == torch.float32 and bias.shape == (channels,)))
-        and all(one.dtype == torch.float32 for one in given)
+        and (bias is None or (bias.dtype is torch.float32 and bias.shape == (channels,)))
+        and (scale is None or scale.dtype is torch.float32)
+        and (not operands or all(one.dtype is torch.float32 for one in operands))
     ):
         raise ValueError("a packed convolution of other types or sizes than the weights were packed for")
     result = empty_strided_cpu(plan.shape, plan.strides, torch.float32)
@@ -94,27 +102,28 @@ def convolution(
         return result
     if bias is not None and bias.stride(0) != 1:
         bias = bias.contiguous()
-    addresses = [one.data_ptr() for one in given]
+    addresses = [one.data_ptr() for one in operands] if operands else ()
     words = _ADDRESSES.pack(
         x.data_ptr(),
         packed.data_ptr(),
         0 if bias is None else bias.data_ptr(),
+        0 if scale is None else scale.data_ptr(),
         0 if plan.added is None else addresses[plan.added],
         result.data_ptr(),
         *addresses,
         *_NONE[len(addresses) :],
     )
-    _function(level, plan.entry)(words + plan.words)
+    plan.call(words + plan.words)
     return result
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Everything about a convolution that follows from its sizes. ``operand_strides``: which those of the epilogue must
-    have; ``added``: which of them the code of a tile adds; ``weights``: number of packed elements; ``words``: see
-    `WORDS`, those behind the addresses, as bytes."""
+    """What follows from the sizes of a convolution. ``call``: the machine code; ``operand_strides``: those
+    of the epilogue's operands; ``added``: which of them the code of a tile adds; ``weights``: number of packed
+    elements; ``words``: see `WORDS`, those behind the addresses, as bytes."""
 
-    entry: str
+    call: Callable[[bytes], None]
     in_strides: tuple[int, ...]
     operand_strides: tuple[tuple[int, ...], ...]
     added: int | None
@@ -128,6 +137,7 @@ class _Plan:
 @lru_cache(maxsize=4096)
 def _plan(
     shape: torch.Size,
+    scale: torch.Size | None,
     operands: tuple[torch.Size, ...],
     channels: int,
     kernel_height: int,
@@ -151,11 +161,16 @@ def _plan(
         weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
         torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
         raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
+    if scale is not None and not (
+        scales(kernel, padding, groups) and scale[0] in (1, batch) and scale[1:] == (inputs, 1, 1)
+    ):
+        raise ValueError(f"a convolution does not scale {list(shape)} by {list(scale)}")
     result = (batch, channels, out_height, out_width)
     following = _following(Epilogue.parse(epilogue), operands, result, level)
     values = {
         **following.words,
         **{"height": height, "width": width, "channels": inputs},
+        "scale_step": 0 if scale is None or scale[0] == 1 else inputs,
         **{"out_height": out_height, "out_width": out_width, "out_channels": channels},
         **{"kernel_height": kernel_height, "kernel_width": kernel_width},
         **{"stride_height": stride_height, "stride_width": stride_width},
@@ -168,11 +183,11 @@ def _plan(
         values |= _depthwise_words(batch * out_height, values)
         weights = kernel_height * kernel_width * _round_up(channels, code.lanes)
     else:
-        values |= _dense_words(pixels, groups, values, code)
+        values |= _dense_words(pixels, groups, values, code, scale is None)
         weights = groups * values["length"] * _round_up(channels // groups, code.lanes)
     values["parts"] += pixels * channels * following.steps // _GRAIN
     return _Plan(
-        "depthwise" if is_depthwise else "dense",
+        _function(level, "depthwise" if is_depthwise else "dense"),
         (height * width * inputs, 1, width * inputs, inputs),
         following.strides,
         following.added,
@@ -215,8 +230,9 @@ def _following(
     return _Following(tuple(strides), parts.added, words, len(parts.rest.steps))
 
 
-def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) -> dict[str, int]:
-    """Divides the work: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths."""
+def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape, in_place: bool) -> dict[str, int]:
+    """Divides the work: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths. ``in_place``:
+    whether inputs may be read where they are."""
     inputs, outputs = values["channels"] // groups, values["out_channels"] // groups
     height, width = values["kernel_height"], values["kernel_width"]
     length = height * width * inputs
@@ -234,8 +250,8 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
     together = min(together, tiles)
     return {
         **{"group_inputs": inputs, "group_outputs": outputs},
-        **{"direct": int(shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
-        "direct_rows": int(is_run and is_cut_by_rows and not conflicts),
+        **{"direct": int(in_place and shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
+        "direct_rows": int(in_place and is_run and is_cut_by_rows and not conflicts),
         **{"tiles": tiles, "together": together, "tile_pixels": pixels // tiles, "larger_tiles": pixels % tiles},
         **{"length": length, "chunk": chunk},
         **{"piece_taps": width if is_run else 1, "row_pieces": 1 if is_run else width},
@@ -280,7 +296,7 @@ def _is_dense(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
 
 def _with_strides(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor, or a copy that has these strides."""
-    if x.stride() == strides or _is_dense(x, strides):
+    if _is_dense(x, strides):
         return x
     return empty_strided_cpu(tuple(x.shape), strides, x.dtype).copy_(x)
 

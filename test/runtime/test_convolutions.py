@@ -72,10 +72,12 @@ class Geometry:
         return self.apply("; ".join(lines), x, weight, bias, [] if other is None else [other], **more)
 
     def apply(self, epilogue: str, x: Tensor, weight: Tensor, bias: Any, operands: list[Tensor], **more: Any) -> Tensor:
-        packed = pack_weight(weight, self.channels[2], **more)
-        first, kept, added, *given = poison.guarded([x, packed, bias, *operands])
+        packed = pack_weight(weight, self.channels[2], more.get("level", NATIVE))
+        first, kept, added, scale, *given = poison.guarded([x, packed, bias, more.pop("scale", None), *operands])
         shifts = [list(part) for part in (self.kernel, self.stride, self.padding, self.dilation)]
-        return convolution(first, kept, added, given, self.channels[1], *shifts, self.channels[2], epilogue, **more)
+        return convolution(
+            first, kept, added, scale, given, self.channels[1], *shifts, self.channels[2], epilogue, **more
+        )
 
 
 def check(geometry: Geometry, x: Tensor, level: str = NATIVE, low: float = -math.inf, high: float = math.inf) -> None:
@@ -225,6 +227,26 @@ def test_special_values_of_epilogues(level: str) -> None:
         assert torch.equal(found.nan_to_num(7.0), function(x, other).nan_to_num(7.0))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [(8, 37, 1), (700, 70, 1), (33, 5, 1), (1024, 40, 1)], ids=str)
+def test_scaled_images(channels: tuple[int, int, int], level: str) -> None:
+    """By numbers for channels, of each image and of all: what the product would give, to the last bit."""
+    for stride in ((1, 1), (2, 1)):
+        geometry = Geometry(channels, (1, 1), stride)
+        weight, bias = geometry.weight(), torch.randn(channels[1])
+        for shape in ((3, 7, 5), (1, 1, 1), (2, 1, 19), (0, 4, 4)):
+            x = torch.randn(shape[0], channels[0], *shape[1:])
+            for scale in (torch.randn(shape[0], channels[0], 1, 1), torch.randn(1, channels[0], 1, 1)):
+                found = geometry.apply("low y 0.0", x, weight, bias, [], level=level, scale=scale)
+                for number in (1, 3):
+                    with threads(number):
+                        expected = geometry.apply("low y 0.0", x * scale, weight, bias, [], level=level)
+                        assert torch.equal(found, expected)
+    geometry = Geometry((8, 24, 1), (3, 3))
+    with pytest.raises(ValueError, match="does not scale"):
+        geometry.apply("", torch.randn(1, 8, 5, 5), geometry.weight(), None, [], scale=torch.randn(1, 8, 1, 1))
+
+
 def test_text_of_epilogues() -> None:
     for text in EPILOGUES:
         assert str(Epilogue.parse(text)) == text
@@ -353,13 +375,13 @@ def test_operators(channels: tuple[int, int, int]) -> None:
     packed = torch.ops.symshape.pack_convolution_weight(weight, channels[2])
     shifts = [list(part) for part in (geometry.kernel, geometry.stride, geometry.padding, geometry.dilation)]
     rest = channels[1], *shifts, channels[2], "low y 0.0"
-    found = torch.ops.symshape.packed_convolution(x, packed, None, [], *rest)
+    found = torch.ops.symshape.packed_convolution(x, packed, None, None, [], *rest)
     assert torch.allclose(found.double(), geometry.exact(x, weight).clamp(0), atol=1e-4)
     shapes = ShapeEnv()
     with FakeTensorMode(shape_env=shapes, static_shapes=False) as mode:
         fake_weight = mode.from_tensor(weight, static_shapes=True)
         fake_packed = torch.ops.symshape.pack_convolution_weight(fake_weight, channels[2])
-        made = torch.ops.symshape.packed_convolution(mode.from_tensor(x), fake_packed, None, [], *rest)
+        made = torch.ops.symshape.packed_convolution(mode.from_tensor(x), fake_packed, None, None, [], *rest)
     assert isinstance(made.shape[2], torch.SymInt) and isinstance(made.shape[3], torch.SymInt)
     assert fake_packed.shape == packed.shape
     assert (made.shape, made.stride()) == (found.shape, found.stride())
