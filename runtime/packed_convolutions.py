@@ -1,9 +1,10 @@
 """``symshape::packed_convolution``: convolutions of float32 images on CPUs, by generated code that serves every size.
 
 The rewrite ``pack-convolutions`` emits the calls. Weights are packed once (``symshape::pack_convolution_weight``) for
-all sizes of images. Images and results are dense and channels-last. The epilogue has what follows a convolution in most
-networks: a bias, a tensor of the result's shape that is added, and bounds. ``cpu``: the instruction set that the code
-may use (`symshape/machine/instruction_sets.py`); weights packed for a level are read by that level's code only.
+all sizes of images. Images and results are dense and channels-last. ``scale``: what the image is multiplied by
+(`scales`). ``epilogue``: a pointwise expression over the sums and the ``operands``, as text (`runtime/epilogues.py`).
+``cpu``: the instruction set that the code may use (`symshape/machine/instruction_sets.py`); weights packed for a level
+are read by that level's code only.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _library: Any = torch.library.Library
 _LIBRARY = _library("symshape", "FRAGMENT")
 _LIBRARY.define("pack_convolution_weight(Tensor weight, SymInt groups, str cpu='native') -> Tensor")
 _LIBRARY.define(
-    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? other, SymInt channels, SymInt[] kernel, "
-    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, float low, float high, str cpu='native') "
-    "-> Tensor"
+    "packed_convolution(Tensor x, Tensor packed, Tensor? bias, Tensor? scale, Tensor[] operands, SymInt channels, "
+    "SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, str epilogue='', "
+    "str cpu='native') -> Tensor"
 )
 
 
@@ -36,6 +37,12 @@ def supports(weight_shape: Sequence[int], groups: int) -> bool:
     return groups == 1 or (outputs == inputs == 1) or min(outputs, inputs) >= _LEAST_GROUP
 
 
+def scales(kernel: Sequence[Any], padding: Sequence[Any], groups: Any) -> bool:
+    """Whether there is code for the convolution of a product, ``x * scale``, with one number for each input channel, of
+    each image or of all (1, channels, 1, 1): where a filter is one pixel of an image without margins."""
+    return groups == 1 and all(size == 1 for size in kernel) and all(size == 0 for size in padding)
+
+
 def result_sizes(
     shape: Sequence[Any], kernel: Sequence[Any], stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any]
 ) -> tuple[Any, Any]:
@@ -45,6 +52,12 @@ def result_sizes(
         for size, taps, step, around, apart in zip(shape[2:], kernel, stride, padding, dilation, strict=True)
     ]
     return found[0], found[1]
+
+
+def channels_last(shape: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """The strides of dense images (batch, channels, height, width)."""
+    _, channels, height, width = shape
+    return height * width * channels, 1, width * channels, channels
 
 
 def _pack(*arguments: Any) -> torch.Tensor:
@@ -65,10 +78,11 @@ def _fake_pack(weight: torch.Tensor, groups: int, cpu: str = NATIVE) -> torch.Te
     return weight.new_empty(packed_elements(weight.shape, groups, cpu))
 
 
-def _fake(x: torch.Tensor, packed: torch.Tensor, bias: Any, other: Any, channels: Any, *sizes: Any) -> torch.Tensor:
-    height, width = result_sizes(x.shape, *sizes[:4])
-    strides = (height * width * channels, 1, width * channels, channels)
-    return x.new_empty_strided((x.shape[0], channels, height, width), strides)
+def _fake(
+    x: torch.Tensor, packed: torch.Tensor, bias: Any, scale: Any, operands: Any, channels: Any, *sizes: Any
+) -> torch.Tensor:
+    shape = (x.shape[0], channels, *result_sizes(x.shape, *sizes[:4]))
+    return x.new_empty_strided(shape, channels_last(shape))
 
 
 _LIBRARY.impl("pack_convolution_weight", _pack, "CPU")

@@ -63,7 +63,14 @@ from symshape.prover.numbers.expr import Expr, maximum, product
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
 _EXACT_STRIDES = frozenset(
-    {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"}
+    {
+        "aten.mm.default",
+        "aten.addmm.default",
+        "aten.bmm.default",
+        "aten.baddbmm.default",
+        "symshape.constant",
+        "symshape.packed_convolution.default",
+    }
 )
 
 _INTEGERS = frozenset({"i8", "ui8", "i16", "i32", "i64"})

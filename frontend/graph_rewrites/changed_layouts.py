@@ -68,8 +68,7 @@ class Layouts:
         self._dense: set[Node] = set()  # of those in another layout: with memory of their own
 
     def replace(self, old: Sequence[Node], new: Node) -> None:
-        """``new``, whose result is dense, replaces the chain ``old``, in which each node is the only user of the one
-        before."""
+        """``new``, whose result is dense, replaces ``old``, of which only the last node is read elsewhere."""
         old[-1].replace_all_uses_with(new)
         self._dense.add(new)
         self._note(new, old[-1].meta["val"])

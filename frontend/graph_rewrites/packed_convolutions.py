@@ -2,7 +2,7 @@
 
 Before: %y = convolution(%x, %w, %b); %z = mul(sub(%y, %mean), %scale); %r = clamp_min(add(%z, %other), 0)
 After:  %p = pack_convolution_weight(mul(%w, %scale)); %c = mul(sub(%b, %mean), %scale)
-        %r = packed_convolution(%x, %p, %c, %other, low=0)
+        %r = packed_convolution(%x, %p, %c, None, [%other], epilogue="add y a0; low v0 0.0")
 
 Computations on parameters alone, packing included, become a graph of their own (``parameter_graph``). It runs at the
 first call, and again when a parameter has changed (``runtime/parameter_constants.py``). Results of the convolutions are
@@ -22,9 +22,9 @@ from torch.fx.node import map_arg
 
 from symshape.frontend.bridge.fake_tensors import fake_mode_of
 from symshape.frontend.graph_rewrites.changed_layouts import Layouts
-from symshape.frontend.graph_rewrites.convolution_epilogues import Epilogue, epilogue_of
+from symshape.frontend.graph_rewrites.convolution_epilogues import Following, Number, factors_of, what_follows
 from symshape.frontend.graph_rewrites.parameter_graph import ParameterGraph, made_of_parameters, parameters_of, take_out
-from symshape.runtime.packed_convolutions import supports
+from symshape.runtime.packed_convolutions import scales, supports
 
 aten: Any = torch.ops.aten
 symshape: Any = torch.ops.symshape
@@ -46,7 +46,7 @@ def pack_convolutions(gm: torch.fx.GraphModule, cpu: str) -> ParameterGraph | No
     for node in found:
         if _is_supported(node, constants):
             packed += 1
-            wanted += _replace(_Builder(gm.graph, mode, cpu), node, epilogue_of(node, constants), layouts)
+            wanted += _replace(_Builder(gm.graph, mode, cpu), node, what_follows(node, constants), layouts)
     if not wanted:
         return None
     layouts.propagate()
@@ -61,7 +61,7 @@ def folds_norms(gm: torch.fx.GraphModule) -> bool:
     """Whether a batch norm in eval mode, or the like, would fold into the weights of a convolution."""
     constants = made_of_parameters(gm, parameters_of(gm))
     for node in gm.graph.find_nodes(op="call_function", target=aten.convolution.default):
-        steps = epilogue_of(node, constants).steps if _is_supported(node, constants) else ()
+        steps = what_follows(node, constants).folded if _is_supported(node, constants) else ()
         if any(isinstance(operand, Node) for _, operand in steps):
             return True
     return False
@@ -111,18 +111,18 @@ class _Builder:
         return self.graph.call_function(target, args, kwargs)
 
 
-def _replace(build: _Builder, node: Node, epilogue: Epilogue, layouts: Layouts) -> list[Node]:
-    """Replaces a convolution and its epilogue. Returns the new nodes that are computed from parameters alone."""
+def _replace(build: _Builder, node: Node, following: Following, layouts: Layouts) -> list[Node]:
+    """Replaces a convolution and what follows it. Returns the new nodes that are computed from parameters alone."""
     arguments: Any = node.args
     x, weight, bias, stride, padding, dilation, _, _, groups = arguments
     value = weight.meta["val"]
     channels, depth, *kernel = value.shape
-    last, is_row = epilogue.last, len(kernel) == 1
+    last, is_row = following.last, len(kernel) == 1
     geometry: list[Any] = [channels]
     for numbers, filler in ((kernel, 1), (stride, 1), (padding, 0), (dilation, 1)):
         geometry.append(_of_images(numbers, filler))
     with build.graph.inserting_before(last):
-        scale, shift = _scale_and_shift(build, bias, epilogue, value)
+        scale, shift = _scale_and_shift(build, bias, following.folded, value)
         if scale is not None:
             scale = build.of_parameters(aten.view.default, scale, [-1, *[1] * (value.dim() - 1)])
             weight = build.of_parameters(aten.mul.Tensor, weight, scale)
@@ -133,22 +133,26 @@ def _replace(build: _Builder, node: Node, epilogue: Epilogue, layouts: Layouts) 
             packed.meta["val"] = symshape.pack_convolution_weight.default(value.new_empty(shape), groups, build.cpu)
             if shift is not None and shift.op != "placeholder":
                 shift.meta["val"] = value.new_empty([channels])
-        images = [build.call(aten.unsqueeze.default, one, 2) if is_row and one else one for one in (x, epilogue.other)]
-        operands = (images[0], packed, shift, images[1], *geometry, groups, epilogue.low, epilogue.high, build.cpu)
-        made = build.call(symshape.packed_convolution.default, *operands)
+        images = [build.call(aten.unsqueeze.default, one, 2) if is_row else one for one in following.operands]
+        x, factor = factors_of(node) if scales(kernel, padding, groups) else (x, None)
+        x, factor = (build.call(aten.unsqueeze.default, one, 2) if is_row and one else one for one in (x, factor))
+        given = (x, packed, shift, factor, images, *geometry, groups, str(following.epilogue), build.cpu)
+        made = build.call(symshape.packed_convolution.default, *given)
         layouts.takes_any_layout(made)
         if is_row:
             made = build.call(aten.squeeze.dim, made, 2)
     made.meta = {**last.meta, "val": made.meta["val"]}
-    layouts.replace(epilogue.nodes, made)
+    layouts.replace(following.nodes, made)
     return [packed] if shift is None or shift.op == "placeholder" else [packed, shift]
 
 
-def _scale_and_shift(build: _Builder, bias: Node | None, epilogue: Epilogue, weight: torch.Tensor) -> _Pair:
-    """The steps of an epilogue, applied to ``y + bias``, as ``y * scale + shift`` with one number per channel; None for
-    a scale of 1 and a shift of 0."""
+def _scale_and_shift(
+    build: _Builder, bias: Node | None, folded: Sequence[tuple[str, Node | Number]], weight: torch.Tensor
+) -> _Pair:
+    """Products and sums, applied to ``y + bias``, as ``y * scale + shift`` with one number per channel; None for a
+    scale of 1 and a shift of 0."""
     scale, shift = None, bias
-    for kind, given in epilogue.steps:
+    for kind, given in folded:
         if isinstance(given, Node):
             flat = build.of_parameters(aten.view.default, given, [-1])
             operand = build.of_parameters(aten.expand.default, flat, [weight.shape[0]])

@@ -12,19 +12,15 @@ Convolution Algorithm" (2019, arXiv:1907.02129).
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 
-import llvmlite
-
-from symshape.machine import instruction_sets
 from symshape.runtime.cpu.convolution_inputs import inputs
 from symshape.runtime.cpu.convolution_tiles import tile
 from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
 from symshape.runtime.cpu.dense_convolution import dense_units
 from symshape.runtime.cpu.depthwise_convolution import DEPTHWISE, depthwise_pixels, depthwise_units
-from symshape.runtime.cpu.machine_code import WORD, object_code
-from symshape.runtime.store import open_cache
+from symshape.runtime.cpu.kept_objects import kept_object
+from symshape.runtime.cpu.machine_code import WORD
 
 _HEAD = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
@@ -134,16 +130,5 @@ def text_of(shape: Shape) -> str:
 
 @cache
 def object_of(level: str) -> bytes:
-    """The object file for a level, from the disk where an earlier process has left it there. OptionError for a level
-    that this processor has not."""
-    processor, text = instruction_sets.processor(level), text_of(shape_of(level))
-    kept = open_cache("code")
-    parts = (llvmlite.__version__, *processor, text)
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    found = kept.get(key) if kept else None
-    if found is not None and "object" in found:
-        return found["object"]
-    made = object_code(text, level, as_written=True)  # all of LLVM's passes would take three times as long
-    if kept:
-        kept.put(key, {"name": b"convolutions", "object": made})
-    return made
+    """The object file for a level. OptionError for a level that this processor has not."""
+    return kept_object("convolutions", text_of(shape_of(level)), level)

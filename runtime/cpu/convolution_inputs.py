@@ -62,12 +62,27 @@ def inputs(shape: Shape) -> str:
                 f.both(f.compare("sge", y, "0"), f.compare("slt", y, inner_height)),
                 f.both(f.compare("sge", x, "0"), f.compare("slt", x, inner_width)),
             )
-            for inner in True, False:
-                with f.when(is_inner, inner):
-                    piece = tuple(f.variable("i64", v) for v in (first_row, first_column, skipped))
-                    _copy_pieces(f, w, Vectors(f, shape.lanes), piece, size, source, to, None if inner else (y, x))
+            vectors = Vectors(f, shape.lanes)
+            is_scaled = f.is_there(w.scale)
+            with f.when(is_scaled):
+                _copy_scaled(f, w, vectors, source, to, f.get(image, "i64"))
+            with f.when(is_scaled, False):
+                for inner in True, False:
+                    with f.when(is_inner, inner):
+                        piece = tuple(f.variable("i64", v) for v in (first_row, first_column, skipped))
+                        _copy_pieces(f, w, vectors, piece, size, source, to, None if inner else (y, x))
             _count_up(f, ox, w.out_width, oy, w.out_height, image)
     return f.text()
+
+
+def _copy_scaled(f: Function, w: Words, vectors: Vectors, source: str, to: str, image: str) -> None:
+    """Copies the inputs ``start`` to ``stop`` of a pixel, for a filter of one pixel, times their scale. Writes up to a
+    vector more."""
+    scale = f.floats(w.scale, f.mul(image, w.scale_step))
+    with f.loop("%start", "%stop", str(vectors.lanes)) as i:
+        mask = vectors.below(f.sub("%stop", i))
+        product = vectors.mul(vectors.load(f.floats(source, i), mask), vectors.load(f.floats(scale, i), mask))
+        vectors.store(product, f.floats(to, i))
 
 
 def _copy_pieces(

@@ -9,6 +9,7 @@ from typing import Final
 from symshape.machine import instruction_sets
 from symshape.runtime.cpu.llvm_text import Function
 from symshape.runtime.cpu.llvm_vectors import Vectors
+from symshape.runtime.epilogues import MOST_OPERANDS
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,19 @@ def shape_of(level: str) -> Shape:
     return Shape(8 if has >= {"avx2", "fma"} else 4, 6, False)
 
 
-# The arguments of an entry, in int64; sizes are in elements. The first five are addresses, of which `bias` and `other`
-# may be 0.
+_OPERANDS: Final = range(MOST_OPERANDS)
+# Addresses, 0 for what there is not. `scale`: what inputs are multiplied by; `other`: a tensor that is added;
+# `operand_0`: of the rest of the epilogue.
+ADDRESSES: Final = ("x", "packed", "bias", "scale", "other", "out", *(f"operand_{i}" for i in _OPERANDS))
+# The arguments of an entry, in int64; sizes are in elements.
 WORDS: Final = (
-    *("x", "packed", "bias", "other", "out"),
+    *ADDRESSES,
     *("units", "parts", "clamp"),  # parts: threads that the work is worth; clamp: two float32
+    "follow",  # the function of the rest of the epilogue, or 0
+    # Elements from one image, and from one pixel to the next, of the epilogue's operands; pixels of a result's image.
+    *(f"{step}_{i}" for i in _OPERANDS for step in ("image_step", "pixel_step")),
+    "image_pixels",
+    "scale_step",  # from one image to the next
     *("height", "width", "channels", "out_height", "out_width", "out_channels"),
     *("kernel_height", "kernel_width", "stride_height", "stride_width"),
     *("padding_height", "padding_width", "dilation_height", "dilation_width"),
@@ -62,11 +71,14 @@ class Words:
 
     def __init__(self, f: Function) -> None:
         self._read = {
-            name: f.address_word("%words", index) if index < 5 else f.word("%words", index)
+            name: f.address_word("%words", index) if name in ADDRESSES else f.word("%words", index)
             for index, name in enumerate(WORDS)
         }
 
     def __getattr__(self, name: str) -> str:
+        return self._read[name]
+
+    def __getitem__(self, name: str) -> str:
         return self._read[name]
 
 
@@ -77,3 +89,11 @@ def bounds(function: Function, vectors: Vectors, clamp: str) -> tuple[str, str]:
         bits = function.value(f"trunc i64 {function.value(f'lshr i64 {clamp}, {shift}')} to i32")
         found.append(vectors.splat(function.value(f"bitcast i32 {bits} to float")))
     return found[0], found[1]
+
+
+def follow(f: Function, w: Words, pixel: str, pixels: str, channel: str, channels: str) -> None:
+    """Applies the rest of the epilogue, if there is any, to pixels of the result."""
+    with f.when(f.compare("ne", w.follow, "0")):
+        code = f.value(f"inttoptr i64 {w.follow} to ptr")
+        given = ", ".join(f"i64 {one}" for one in (pixel, pixels, channel, channels))
+        f.effect(f"call void {code}(ptr %words, {given})")

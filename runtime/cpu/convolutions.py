@@ -17,16 +17,20 @@ import torch
 
 from symshape.machine.instruction_sets import NATIVE
 from symshape.runtime.cpu.convolution_code import object_of
-from symshape.runtime.cpu.convolution_words import WORDS, Shape, shape_of
+from symshape.runtime.cpu.convolution_words import ADDRESSES, WORDS, Shape, shape_of
+from symshape.runtime.cpu.epilogue_code import address_of
 from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.load_objects import Library
-from symshape.runtime.packed_convolutions import result_sizes, supports
+from symshape.runtime.epilogues import MOST_OPERANDS, Epilogue, bounded
+from symshape.runtime.packed_convolutions import channels_last, result_sizes, scales, supports
 
 _CHUNK: Final = 256  # the longest part of a sum that is computed at a time: the inputs of a tile stay in L1
 _WEIGHTS: Final = 1 << 15  # elements of a group's weights that stay in L2 while tiles are computed one by one
 _INPUTS: Final = 1 << 16  # elements of the inputs of tiles that are computed together, where there are more weights
 _SET: Final = 1 << 10  # elements from one line of a set of L1 to the next
 _GRAIN: Final = 1 << 19  # multiplications that are worth a thread
+_ADDRESSES: Final = struct.Struct(f"={len(ADDRESSES)}q")
+_NONE: Final = (0,) * MOST_OPERANDS
 
 
 def pack_weight(weight: torch.Tensor, groups: int, level: str = NATIVE) -> torch.Tensor:
@@ -60,35 +64,37 @@ def convolution(
     x: torch.Tensor,
     packed: torch.Tensor,
     bias: torch.Tensor | None,
-    other: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    operands: Sequence[torch.Tensor],
     channels: int,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    low: float,
-    high: float,
+    epilogue: str = "",
     level: str = NATIVE,
 ) -> torch.Tensor:
-    """``clamp(convolution(x, weight) + bias + other, low, high)``, dense with channels last; NaN stays. ``channels``:
-    of the result. RuntimeError, as PyTorch's, where the image is smaller than the filter; ValueError for tensors that
-    are not of float32 or not of these sizes."""
-    plan = _plan(x.shape, channels, *kernel, *stride, *padding, *dilation, groups, low, high, level)
-    strides = plan.in_strides
-    if x.stride() != strides and not _is_dense(x, strides):
-        x = _copied(x, strides)
-    if other is not None:
-        if other.shape != plan.shape:
-            raise ValueError(f"a tensor of {list(other.shape)} is added to one of {list(plan.shape)}")
-        if other.stride() != plan.strides and not _is_dense(other, plan.strides):
-            other = _copied(other, plan.strides)
+    """The epilogue (`runtime/epilogues.py`) of ``convolution(x * scale, weight) + bias`` and the operands, dense with
+    channels last. ``scale``: see `scales`; ``channels``: of the result. RuntimeError, as PyTorch's, where the image is
+    smaller than the filter; ValueError for tensors that are not of float32 or not of these sizes."""
+    shapes = tuple([one.shape for one in operands]) if operands else ()
+    scaled = None if scale is None else scale.shape
+    plan = _plan(x.shape, scaled, shapes, channels, *kernel, *stride, *padding, *dilation, groups, epilogue, level)
+    if x.stride() != plan.in_strides:
+        x = _with_strides(x, plan.in_strides)
+    if scale is not None:
+        scale = scale.contiguous()
+    if operands:
+        operands = [_with_strides(*pair) for pair in zip(operands, plan.operand_strides)]
     if not (
-        x.dtype == packed.dtype == torch.float32
+        x.dtype is torch.float32
+        and packed.dtype is torch.float32
         and packed.numel() == plan.weights
         and packed.is_contiguous()
-        and (bias is None or (bias.dtype == torch.float32 and bias.shape == (channels,)))
-        and (other is None or other.dtype == torch.float32)
+        and (bias is None or (bias.dtype is torch.float32 and bias.shape == (channels,)))
+        and (scale is None or scale.dtype is torch.float32)
+        and (not operands or all(one.dtype is torch.float32 for one in operands))
     ):
         raise ValueError("a packed convolution of other types or sizes than the weights were packed for")
     result = empty_strided_cpu(plan.shape, plan.strides, torch.float32)
@@ -96,34 +102,43 @@ def convolution(
         return result
     if bias is not None and bias.stride(0) != 1:
         bias = bias.contiguous()
-    _function(level, plan.entry)(
+    addresses = [one.data_ptr() for one in operands] if operands else ()
+    words = _ADDRESSES.pack(
         x.data_ptr(),
         packed.data_ptr(),
         0 if bias is None else bias.data_ptr(),
-        0 if other is None else other.data_ptr(),
+        0 if scale is None else scale.data_ptr(),
+        0 if plan.added is None else addresses[plan.added],
         result.data_ptr(),
-        *plan.words,
+        *addresses,
+        *_NONE[len(addresses) :],
     )
+    plan.call(words + plan.words)
     return result
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Everything about a convolution that follows from its sizes. ``weights``: number of packed elements; ``words``:
-    see `WORDS`."""
+    """What follows from the sizes of a convolution. ``call``: the machine code; ``operand_strides``: those
+    of the epilogue's operands; ``added``: which of them the code of a tile adds; ``weights``: number of packed
+    elements; ``words``: see `WORDS`, those behind the addresses, as bytes."""
 
-    entry: str
+    call: Callable[[bytes], None]
     in_strides: tuple[int, ...]
+    operand_strides: tuple[tuple[int, ...], ...]
+    added: int | None
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     weights: int
     is_empty: bool
-    words: tuple[int, ...]
+    words: bytes
 
 
 @lru_cache(maxsize=4096)
 def _plan(
     shape: torch.Size,
+    scale: torch.Size | None,
+    operands: tuple[torch.Size, ...],
     channels: int,
     kernel_height: int,
     kernel_width: int,
@@ -134,8 +149,7 @@ def _plan(
     dilation_height: int,
     dilation_width: int,
     groups: int,
-    low: float,
-    high: float,
+    epilogue: str,
     level: str,
 ) -> _Plan:
     batch, inputs, height, width = shape
@@ -147,9 +161,16 @@ def _plan(
         weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
         torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
         raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
+    if scale is not None and not (
+        scales(kernel, padding, groups) and scale[0] in (1, batch) and scale[1:] == (inputs, 1, 1)
+    ):
+        raise ValueError(f"a convolution does not scale {list(shape)} by {list(scale)}")
+    result = (batch, channels, out_height, out_width)
+    following = _following(Epilogue.parse(epilogue), operands, result, level)
     values = {
-        "clamp": struct.unpack("=q", struct.pack("=Q", _bits(low) | _bits(high) << 32))[0],
+        **following.words,
         **{"height": height, "width": width, "channels": inputs},
+        "scale_step": 0 if scale is None or scale[0] == 1 else inputs,
         **{"out_height": out_height, "out_width": out_width, "out_channels": channels},
         **{"kernel_height": kernel_height, "kernel_width": kernel_width},
         **{"stride_height": stride_height, "stride_width": stride_width},
@@ -162,21 +183,56 @@ def _plan(
         values |= _depthwise_words(batch * out_height, values)
         weights = kernel_height * kernel_width * _round_up(channels, code.lanes)
     else:
-        values |= _dense_words(pixels, groups, values, code)
+        values |= _dense_words(pixels, groups, values, code, scale is None)
         weights = groups * values["length"] * _round_up(channels // groups, code.lanes)
+    values["parts"] += pixels * channels * following.steps // _GRAIN
     return _Plan(
-        "depthwise" if is_depthwise else "dense",
+        _function(level, "depthwise" if is_depthwise else "dense"),
         (height * width * inputs, 1, width * inputs, inputs),
-        (batch, channels, out_height, out_width),
-        (out_height * out_width * channels, 1, out_width * channels, channels),
+        following.strides,
+        following.added,
+        result,
+        channels_last(result),
         weights,
         pixels == 0,
-        tuple(values.get(name, 0) for name in WORDS[5:]),
+        struct.pack(f"={len(WORDS) - len(ADDRESSES)}q", *(values.get(name, 0) for name in WORDS[len(ADDRESSES) :])),
     )
 
 
-def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) -> dict[str, int]:
-    """Divides the work: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths."""
+@dataclass(frozen=True)
+class _Following:
+    """What an epilogue is for sizes: the strides that its operands must have, which of them is added by the code of a
+    tile, some of `WORDS`, and the number of steps that are left."""
+
+    strides: tuple[tuple[int, ...], ...]
+    added: int | None
+    words: dict[str, int]
+    steps: int
+
+
+def _following(
+    epilogue: Epilogue, operands: tuple[torch.Size, ...], result: tuple[int, int, int, int], level: str
+) -> _Following:
+    batch, channels, height, width = result
+    if len(operands) != epilogue.tensors:
+        raise ValueError(f"{len(operands)} tensors for the epilogue {str(epilogue)!r}")
+    strides, words = [], {"image_pixels": height * width}
+    for number, shape in enumerate(operands):
+        is_full = shape == result
+        if not is_full and shape not in ((batch, channels, 1, 1), (1, channels, 1, 1)):
+            raise ValueError(f"an epilogue of {list(result)} reads a tensor of {list(shape)}")
+        strides.append(channels_last(shape))
+        words[f"image_step_{number}"] = 0 if shape[0] == 1 else strides[-1][0]
+        words[f"pixel_step_{number}"] = channels if is_full else 0
+    parts = bounded(epilogue, tuple(shape == result for shape in operands))
+    words["clamp"] = struct.unpack("=q", struct.pack("=Q", _bits(parts.low) | _bits(parts.high) << 32))[0]
+    words["follow"] = address_of(parts.rest, level) if parts.rest.steps else 0
+    return _Following(tuple(strides), parts.added, words, len(parts.rest.steps))
+
+
+def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape, in_place: bool) -> dict[str, int]:
+    """Divides the work: tiles of nearly equal numbers of pixels, parts of sums of nearly equal lengths. ``in_place``:
+    whether inputs may be read where they are."""
     inputs, outputs = values["channels"] // groups, values["out_channels"] // groups
     height, width = values["kernel_height"], values["kernel_width"]
     length = height * width * inputs
@@ -194,8 +250,8 @@ def _dense_words(pixels: int, groups: int, values: dict[str, int], code: Shape) 
     together = min(together, tiles)
     return {
         **{"group_inputs": inputs, "group_outputs": outputs},
-        **{"direct": int(shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
-        "direct_rows": int(is_run and is_cut_by_rows and not conflicts),
+        **{"direct": int(in_place and shifts == (1, 1, 1, 1) and unpadded and not conflicts), "row": row},
+        "direct_rows": int(in_place and is_run and is_cut_by_rows and not conflicts),
         **{"tiles": tiles, "together": together, "tile_pixels": pixels // tiles, "larger_tiles": pixels % tiles},
         **{"length": length, "chunk": chunk},
         **{"piece_taps": width if is_run else 1, "row_pieces": 1 if is_run else width},
@@ -238,13 +294,16 @@ def _is_dense(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
     return all(size == 1 or has == wanted for size, has, wanted in zip(x.shape, x.stride(), strides))
 
 
-def _copied(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+def _with_strides(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor, or a copy that has these strides."""
+    if _is_dense(x, strides):
+        return x
     return empty_strided_cpu(tuple(x.shape), strides, x.dtype).copy_(x)
 
 
 @cache
-def _function(level: str, entry: str) -> Callable[..., None]:
-    return _loaded(level).function(entry, len(WORDS))
+def _function(level: str, entry: str) -> Callable[[bytes], None]:
+    return _loaded(level).function_of_bytes(entry)
 
 
 @cache

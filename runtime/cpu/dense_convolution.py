@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from symshape.runtime.cpu.convolution_inputs import ENTRY, set_entry
 from symshape.runtime.cpu.convolution_tiles import FIRST, LAST, TILE
-from symshape.runtime.cpu.convolution_words import Shape, Words
+from symshape.runtime.cpu.convolution_words import Shape, Words, follow
 from symshape.runtime.cpu.llvm_text import Function
 
 
@@ -104,3 +104,5 @@ def _run_tile(f: Function, w: Words, shape: Shape, at: _Block, tile: str, vector
     values = (*inputs, weights, at.segments, at.length, f.floats(w.out, result), w.out_channels)
     given = (*values, bias, other, there, chunks, w.clamp)
     f.effect(f"call void {code}({', '.join(f'{t} {v}' for t, v in zip(TILE.values(), given, strict=True))})")
+    with f.when(f.compare("eq", at.stop, w.length)):
+        follow(f, w, pixel, pixels, channel, f.min(there, str(shape.width)))

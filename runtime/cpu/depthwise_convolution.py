@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from symshape.runtime.cpu.convolution_words import Shape, Words, bounds
+from symshape.runtime.cpu.convolution_words import Shape, Words, bounds, follow
 from symshape.runtime.cpu.llvm_text import Function
 from symshape.runtime.cpu.llvm_vectors import Vectors
 
@@ -12,7 +12,7 @@ DEPTHWISE: Final = ((4, 2), (1, 4))  # pixels in a row, and vectors; the last ve
 _PIXELS: Final = {
     **dict.fromkeys(("words", "x", "out", "other"), "ptr"),  # of the first pixel, where its filter begins
     **dict.fromkeys(("first_row", "end_row", "first_column", "end_column"), "i64"),  # of the filter
-    "groups": "i64",  # of so many pixels, one after another
+    **{"groups": "i64", "pixel": "i64"},  # of so many pixels, one after another; the first one's number
 }
 
 
@@ -36,6 +36,7 @@ def depthwise_pixels(shape: Shape, pixels: int, count: int) -> str:
             mask = Vectors(f, shape.lanes).below(f.sub(w.channels, channel))
             _depthwise_vectors(f, w, shape, (pixels, 1), memory, channel, mask)
             f.set(at, "i64", f.add(channel, str(lanes)))
+        follow(f, w, f.add("%pixel", first), str(pixels), "0", w.channels)
     return f.text()
 
 
@@ -105,14 +106,15 @@ def depthwise_units() -> str:
         def run(pixels: int, groups: str = "1") -> None:
             column = f.get(at, "i64")
             x = f.sub(f.mul(column, w.stride_width), w.padding_width)
-            result = f.mul(f.add(f.mul(unit, w.out_width), column), w.out_channels)
+            pixel = f.add(f.mul(unit, w.out_width), column)
+            result = f.mul(pixel, w.out_channels)
             other = f.select(has_other, f.floats(w.other, result), "null", "ptr")
             source = f.floats(w.x, f.mul(f.add(line, x), w.channels))
             columns = ("0", w.kernel_width)
             if pixels == 1:
                 columns = _taps(f, x, w.width, w.dilation_width, w.kernel_width)
             addresses = f"ptr %words, ptr {source}, ptr {f.floats(w.out, result)}, ptr {other}"
-            taps = ", ".join(f"i64 {v}" for v in (*rows, *columns, groups))
+            taps = ", ".join(f"i64 {v}" for v in (*rows, *columns, groups, pixel))
             f.effect(f"call void @depthwise_{pixels}({addresses}, {taps})")
             f.set(at, "i64", f.add(column, f.mul(groups, str(pixels))))
 

@@ -40,6 +40,9 @@ class Vectors:
     def add(self, a: str, b: str) -> str:
         return self.function.value(f"fadd {self.type} {a}, {b}")
 
+    def mul(self, a: str, b: str) -> str:
+        return self.function.value(f"fmul {self.type} {a}, {b}")
+
     def clamp(self, value: str, low: str, high: str) -> str:
         """NaN stays."""
         for how, bound in (("olt", low), ("ogt", high)):

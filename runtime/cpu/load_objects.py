@@ -27,15 +27,25 @@ class Library:
             self._engine.add_object_file(self._object)
             self._engine.finalize_object()
 
+    def address(self, name: str) -> int:
+        """Of a function."""
+        with _lock:
+            address: int = self._engine.get_function_address(name)
+        if not address:
+            raise KernelError(f"the object file has no kernel {name!r}", next_step="clear the kernel cache")
+        return address
+
+    def function_of_bytes(self, name: str) -> Callable[[bytes], None]:
+        """The C function ``void name(int64 *)`` as a callable that takes the int64s as bytes."""
+        call: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self.address(name))
+        call.library = self  # keeps the code alive
+        function: Callable[[bytes], None] = call
+        return function
+
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """The C function ``void name(int64 *)`` as a callable that takes the int64s one by one; it releases the GIL
         while it runs. OverflowError of the callable for an int of more than 64 bits."""
-        with _lock:
-            address = self._engine.get_function_address(name)
-        if not address:
-            raise KernelError(f"the object file has no kernel {name!r}", next_step="clear the kernel cache")
-        call: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
-        call.library = self  # keeps the code alive
+        call = self.function_of_bytes(name)
         pack = struct.Struct(f"={arguments}q").pack
 
         def function(*values: int) -> None:

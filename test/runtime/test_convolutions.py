@@ -18,8 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from symshape.machine.instruction_sets import NATIVE, held
-from symshape.runtime.cpu import convolution_code
+from symshape.runtime.cpu import convolution_code, kept_objects
 from symshape.runtime.cpu.convolutions import convolution, pack_weight, supports
+from symshape.runtime.epilogues import Epilogue, bounded
 from symshape.tools.cache_report import show
 
 Tensor = torch.Tensor
@@ -60,11 +61,23 @@ class Geometry:
         return torch.nn.functional.conv2d(x.double(), weight.double(), None, *parts, self.channels[2])
 
     def run(self, x: Tensor, weight: Tensor, bias: Any = None, other: Any = None, **more: Any) -> Tensor:
-        bounds = more.pop("low", -math.inf), more.pop("high", math.inf)
-        packed = pack_weight(weight, self.channels[2], **more)
-        given = poison.guarded([x, packed, bias, other])
+        steps = [] if other is None else [("add", "a0")]
+        steps += [
+            (name, str(bound)) for name, bound in (("low", more.pop("low", None)), ("high", more.pop("high", None)))
+        ]
+        lines: list[str] = []
+        for name, operand in steps:
+            if operand != "None":
+                lines.append(f"{name} {f'v{len(lines) - 1}' if lines else 'y'} {operand}")
+        return self.apply("; ".join(lines), x, weight, bias, [] if other is None else [other], **more)
+
+    def apply(self, epilogue: str, x: Tensor, weight: Tensor, bias: Any, operands: list[Tensor], **more: Any) -> Tensor:
+        packed = pack_weight(weight, self.channels[2], more.get("level", NATIVE))
+        first, kept, added, scale, *given = poison.guarded([x, packed, bias, more.pop("scale", None), *operands])
         shifts = [list(part) for part in (self.kernel, self.stride, self.padding, self.dilation)]
-        return convolution(*given, self.channels[1], *shifts, self.channels[2], *bounds, **more)
+        return convolution(
+            first, kept, added, scale, given, self.channels[1], *shifts, self.channels[2], epilogue, **more
+        )
 
 
 def check(geometry: Geometry, x: Tensor, level: str = NATIVE, low: float = -math.inf, high: float = math.inf) -> None:
@@ -158,6 +171,92 @@ def test_special_values(channels: tuple[int, int, int], level: str) -> None:
         assert torch.equal(found.nan_to_num(), expected.nan_to_num())
 
 
+# An expression, and what it is of the convolution's value and the operands.
+EPILOGUES: dict[str, Callable[..., Tensor]] = {
+    "neg y; exp v0; add v1 1.0; div y v2": lambda y, *_: y / (y.neg().exp() + 1),
+    "sigmoid y; mul y v0; mul v1 a1": lambda y, a, b, c: y * y.sigmoid() * b,
+    "mul y 0.7; erf v0; add v1 1.0; mul y v2; sub v3 a0": lambda y, a, b, c: y * ((y * 0.7).erf() + 1) - a,
+    "gt y 0.0; mul y a2; where v0 y v1": lambda y, a, b, c: torch.where(y > 0, y, y * c),
+    "ge y a0; lt y 0.5; tanh y; where v1 v2 a0; where v0 v3 y": lambda y, a, b, c: torch.where(
+        y >= a, torch.where(y < 0.5, y.tanh(), a), y
+    ),
+    "abs y; log1p v0; expm1 v1; sub v2 1.0; minimum v3 a1; maximum v4 a2": lambda y, a, b, c: torch.maximum(
+        torch.minimum(y.abs() - 1, b), c
+    ),
+    "abs y; add v0 1.0; log v1; sqrt v2; le v3 1.0; where v4 v3 0.25; add v5 1.0; rsqrt v6": lambda y, *_: (
+        torch.where((s := (y.abs() + 1).log().sqrt()) <= 1, s, torch.tensor(0.25).double()).add(1).rsqrt()
+    ),
+    "add y a0; low v0 0.0; high v1 2.0; mul v2 a0; add v3 a1": lambda y, a, b, c: (y + a).clamp(0, 2) * a + b,
+    "high y -1.0; low v0 1.0; add v1 y": lambda y, *_: y + 1,
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("channels", [(8, 37, 1), (37, 37, 37), (300, 20, 1), (32, 48, 4)], ids=str)
+def test_epilogues(channels: tuple[int, int, int], epilogue: str, level: str) -> None:
+    """Operands of the result's shape, and with numbers for channels, of each image and of all; any layout."""
+    geometry = Geometry(channels, (3, 3), padding=(1, 1))
+    weight, bias = geometry.weight(), torch.randn(channels[1])
+    weight /= math.prod(weight.shape[1:]) ** 0.5
+    for batch, height, width in ((3, 7, 5), (1, 1, 1), (2, 1, 19), (0, 4, 4)):
+        x = torch.randn(batch, channels[0], height, width)
+        given = [torch.randn(batch, channels[1], *size) for size in ((height, width), (1, 1))]
+        given.append(torch.randn(1, channels[1], 1, 1))
+        used = given[: Epilogue.parse(epilogue).tensors]
+        exact = geometry.exact(x, weight) + bias.double()[:, None, None]
+        expected = EPILOGUES[epilogue](exact, *(one.double() for one in given))
+        found = geometry.apply(epilogue, x, weight, bias, used, level=level)
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+        with threads(3):
+            assert torch.equal(geometry.apply(epilogue, x, weight, bias, used, level=level), found)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_special_values_of_epilogues(level: str) -> None:
+    geometry = Geometry((24, 24, 24), (1, 1))
+    values = [math.nan, math.inf, -math.inf, 0.0, 1e38, -1e38, 1e-38, 100.0, -100.0, 3.5]
+    x = torch.tensor(values).repeat(2, 24, 1, 1)
+    for name in ("neg", "abs", "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sqrt", "rsqrt"):
+        function = {"log1p": torch.log1p, "erf": torch.erf}.get(name) or getattr(torch, name)
+        found = geometry.apply(f"{name} y", x, torch.ones(24, 1, 1, 1), None, [], level=level)
+        torch.testing.assert_close(found, function(x), rtol=1e-5, atol=1e-37, equal_nan=True)
+    for name, function in (("minimum", torch.minimum), ("maximum", torch.maximum)):
+        other = x.flip(3)
+        found = geometry.apply(f"{name} y a0", x, torch.ones(24, 1, 1, 1), None, [other], level=level)
+        assert torch.equal(found.nan_to_num(7.0), function(x, other).nan_to_num(7.0))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [(8, 37, 1), (700, 70, 1), (33, 5, 1), (1024, 40, 1)], ids=str)
+def test_scaled_images(channels: tuple[int, int, int], level: str) -> None:
+    """By numbers for channels, of each image and of all: what the product would give, to the last bit."""
+    for stride in ((1, 1), (2, 1)):
+        geometry = Geometry(channels, (1, 1), stride)
+        weight, bias = geometry.weight(), torch.randn(channels[1])
+        for shape in ((3, 7, 5), (1, 1, 1), (2, 1, 19), (0, 4, 4)):
+            x = torch.randn(shape[0], channels[0], *shape[1:])
+            for scale in (torch.randn(shape[0], channels[0], 1, 1), torch.randn(1, channels[0], 1, 1)):
+                found = geometry.apply("low y 0.0", x, weight, bias, [], level=level, scale=scale)
+                for number in (1, 3):
+                    with threads(number):
+                        expected = geometry.apply("low y 0.0", x * scale, weight, bias, [], level=level)
+                        assert torch.equal(found, expected)
+    geometry = Geometry((8, 24, 1), (3, 3))
+    with pytest.raises(ValueError, match="does not scale"):
+        geometry.apply("", torch.randn(1, 8, 5, 5), geometry.weight(), None, [], scale=torch.randn(1, 8, 1, 1))
+
+
+def test_text_of_epilogues() -> None:
+    for text in EPILOGUES:
+        assert str(Epilogue.parse(text)) == text
+    parts = bounded(Epilogue.parse("add y a1; low v0 0.0; high v1 6.0; mul v2 a0; add v3 v2"), (False, True))
+    assert (parts.added, parts.low, parts.high, str(parts.rest)) == (1, 0.0, 6.0, "mul y a0; add v0 y")
+    for text in ("add y", "sin y", "add y v0", "add y a9", "neg b0"):
+        with pytest.raises(ValueError):
+            Epilogue.parse(text)
+
+
 @contextmanager
 def threads(number: int) -> Iterator[None]:
     before = torch.get_num_threads()
@@ -231,8 +330,12 @@ def test_other_tensors() -> None:
         geometry.run(x.double(), weight)
     with pytest.raises(ValueError, match="packed"):
         geometry.run(x, weight, torch.randn(23))
-    with pytest.raises(ValueError, match="is added"):
+    with pytest.raises(ValueError, match="reads a tensor"):
         geometry.run(x, weight, None, torch.randn(1, 24, 5, 1))
+    with pytest.raises(ValueError, match="tensors for the epilogue"):
+        geometry.apply("add y 1.0", x, weight, None, [torch.randn(1, 24, 5, 5)])
+    with pytest.raises(ValueError, match="packed"):
+        geometry.run(x, weight, None, torch.randn(1, 24, 5, 5).double())
 
 
 def test_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,13 +343,13 @@ def test_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SYMSHAPE_CACHE", "1")
     monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path / "cache"))
     compiled: list[str] = []
-    usual = convolution_code.object_code
+    usual = kept_objects.object_code
 
     def counted(text: str, level: str, *, as_written: bool) -> bytes:
         compiled.append(text)
         return usual(text, level, as_written=as_written)
 
-    monkeypatch.setattr(convolution_code, "object_code", counted)
+    monkeypatch.setattr(kept_objects, "object_code", counted)
     made = []
     for damage in (False, False, True):
         if damage:
@@ -271,14 +374,14 @@ def test_operators(channels: tuple[int, int, int]) -> None:
     x, weight = torch.randn(2, channels[0], 9, 11), geometry.weight()
     packed = torch.ops.symshape.pack_convolution_weight(weight, channels[2])
     shifts = [list(part) for part in (geometry.kernel, geometry.stride, geometry.padding, geometry.dilation)]
-    rest = channels[1], *shifts, channels[2], 0.0, math.inf
-    found = torch.ops.symshape.packed_convolution(x, packed, None, None, *rest)
+    rest = channels[1], *shifts, channels[2], "low y 0.0"
+    found = torch.ops.symshape.packed_convolution(x, packed, None, None, [], *rest)
     assert torch.allclose(found.double(), geometry.exact(x, weight).clamp(0), atol=1e-4)
     shapes = ShapeEnv()
     with FakeTensorMode(shape_env=shapes, static_shapes=False) as mode:
         fake_weight = mode.from_tensor(weight, static_shapes=True)
         fake_packed = torch.ops.symshape.pack_convolution_weight(fake_weight, channels[2])
-        made = torch.ops.symshape.packed_convolution(mode.from_tensor(x), fake_packed, None, None, *rest)
+        made = torch.ops.symshape.packed_convolution(mode.from_tensor(x), fake_packed, None, None, [], *rest)
     assert isinstance(made.shape[2], torch.SymInt) and isinstance(made.shape[3], torch.SymInt)
     assert fake_packed.shape == packed.shape
     assert (made.shape, made.stride()) == (found.shape, found.stride())

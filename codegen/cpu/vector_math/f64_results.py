@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 
-from symshape.codegen.cpu.vector_math import coefficients as fit
 from symshape.codegen.cpu.vector_math.floats import Floats
 from symshape.codegen.cpu.vector_math.functions_f64 import log_of, split_log
+from symshape.machine import coefficients as fit
 
 # pi/2 in three parts. Up to 2**29 what is left of x after the first is exact: a multiple of 2**-53 below 1.
 _HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)

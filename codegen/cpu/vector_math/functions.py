@@ -13,130 +13,32 @@ from functools import partial
 
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit.state import State
-from symshape.codegen.cpu.vector_math import coefficients as fit
 from symshape.codegen.cpu.vector_math import f64_results as exact
 from symshape.codegen.cpu.vector_math import functions_f64 as wide
 from symshape.codegen.cpu.vector_math.floats import Floats
 from symshape.codegen.cpu.vector_math.libm import call_libm
+from symshape.machine import coefficients as fit
+from symshape.machine import float_functions as functions
 
-_INF, _NAN = float("inf"), float("nan")
-_LOG2_E = 1.4426950408889634
-_LN2_HIGH, _LN2_LOW = 0.693147182464599609375, -1.904654299957767e-09  # exact products with FMA
+_INF = float("inf")
 _LOG10_2_HIGH, _LOG10_2_LOW = 0.30103000998497009, -1.4320989e-08
-_SMALLEST_NORMAL = 2.0**-126
-
-
-def _clamp(m: Floats, x: str, low: float, high: float) -> str:
-    """x clamped to [low, high]; NaN stays NaN."""
-    return m.op("arith.maximumf", m.op("arith.minimumf", x, high), low)
-
-
-def _reduce_exp(m: Floats, x: str) -> tuple[str, str]:
-    """n, r with x = n*ln 2 + r, |r| <= ln(2)/2."""
-    n = m.op("math.roundeven", m.mul(x, _LOG2_E))
-    return n, m.fma(n, -_LN2_LOW, m.fma(n, -_LN2_HIGH, x))
-
-
-def _exp(m: Floats, x: str) -> str:
-    # What becomes 0 (a masked score) is not computed: an instruction whose result is subnormal takes 150 cycles.
-    none = m.compare("olt", x, -103.9722)  # half of the smallest subnormal
-    n, r = _reduce_exp(m, m.select(none, 0.0, m.op("arith.minimumf", x, 89.0)))
-    return m.select(none, 0.0, m.scale(m.polynomial(fit.EXP, r), n))
 
 
 def _exp2(m: Floats, x: str) -> str:
-    x = _clamp(m, x, -151.0, 129.0)
+    x = functions.clamp(m, x, -151.0, 129.0)
     n = m.op("math.roundeven", x)
     return m.scale(m.polynomial(fit.EXP2, m.sub(x, n)), n)
 
 
-def _expm1_parts(m: Floats, x: str) -> tuple[str, str]:
-    """n, p with exp(x) - 1 = 2**n * p + (2**n - 1)."""
-    n, r = _reduce_exp(m, x)
-    return n, m.fma(m.polynomial(fit.EXPM1, r), m.mul(r, r), r)
-
-
-def _expm1(m: Floats, x: str) -> str:
-    n, p = _expm1_parts(m, _clamp(m, x, -20.0, 89.0))
-    half = m.exponent(m.sub(n, 1.0))  # 2**n itself may overflow
-    y = m.fma(half, p, m.sub(half, 0.5))
-    return m.op("math.copysign", m.add(y, y), x)
-
-
-def _tanh(m: Floats, x: str) -> str:
-    """e/(e + 2) with e = expm1(2*|x|): one formula for all x. The rounding error of e + 2 is corrected in first order
-    (1/(e + 2) is (1 - y)/2), which keeps small results below 2 ulp."""
-    n, p = _expm1_parts(m, m.op("arith.minimumf", m.mul(m.abs(x), 2.0), 19.0))
-    power = m.exponent(n)
-    e = m.fma(power, p, m.sub(power, 1.0))
-    sum_ = m.add(e, 2.0)
-    y = m.div(e, sum_)
-    lost = m.mul(y, m.sub(e, m.sub(sum_, 2.0)))
-    y = m.op("arith.minimumf", m.fma(lost, m.fma(y, 0.5, -0.5), y), 1.0)
-    return m.op("math.copysign", y, x)
-
-
-def _split_log(m: Floats, x: str) -> tuple[str, str]:
-    """e (an integer) and the bits of z with x = 2**e * z, z in [sqrt(1/2), sqrt(2)), for positive normal x."""
-    bits = m.bits(x)
-    e = m.int_op("shrsi", m.int_op("subi", bits, 0x3F3504F3), 23)
-    return e, m.int_op("subi", bits, m.int_op("shli", e, 23))
-
-
-def _log_rest(m: Floats, f: str) -> str:
-    """log(1 + f) - f."""
-    square = m.mul(f, f)
-    return m.fma(square, -0.5, m.mul(m.mul(square, f), m.polynomial(fit.LOG, f)))
-
-
-def _log_special(m: Floats, x: str, y: str) -> str:
-    """The logarithm's values at 0, inf, negative numbers and NaN."""
-    y = m.select(m.compare("oeq", x, _INF), _INF, y)
-    y = m.select(m.compare("oeq", x, 0.0), -_INF, y)
-    return m.select(m.compare("ult", x, 0.0), _NAN, y)
-
-
-def _log_with(join: Callable[[Floats, str, str], str], m: Floats, x: str) -> str:
-    """A logarithm: join(m, e, f) of x = 2**e * (1 + f)."""
-    tiny = m.compare("olt", x, _SMALLEST_NORMAL)
-    e, bits = _split_log(m, m.select(tiny, m.mul(x, 2.0**23), x))
-    exponent = m.add(m.to_float(e), m.select(tiny, -23.0, 0.0))
-    return _log_special(m, x, join(m, exponent, m.sub(m.from_bits(bits), 1.0)))
-
-
-def _join_log(m: Floats, e: str, f: str) -> str:
-    return m.fma(e, _LN2_HIGH, m.add(f, m.fma(e, _LN2_LOW, _log_rest(m, f))))
-
-
-def _join_log2(m: Floats, e: str, f: str) -> str:
+def _join_log2(m: functions.Floats, e: str, f: str) -> str:
     high, low = 1.44269502162933349609375, 1.925963033500e-08
-    return m.add(e, m.fma(f, high, m.fma(_log_rest(m, f), high, m.mul(f, low))))
+    return m.add(e, m.fma(f, high, m.fma(functions.log_rest(m, f), high, m.mul(f, low))))
 
 
-def _join_log10(m: Floats, e: str, f: str) -> str:
+def _join_log10(m: functions.Floats, e: str, f: str) -> str:
     high, low = 0.4342944920063018798828125, -1.0103050118e-08
-    y = m.fma(f, high, m.fma(_log_rest(m, f), high, m.mul(f, low)))
+    y = m.fma(f, high, m.fma(functions.log_rest(m, f), high, m.mul(f, low)))
     return m.fma(e, _LOG10_2_HIGH, m.fma(e, _LOG10_2_LOW, y))
-
-
-def _log1p(m: Floats, x: str) -> str:
-    """log(u) with u = 1 + x rounded; what the rounding lost is added to the reduced argument (Kahan's idea)."""
-    u = m.add(x, 1.0)
-    part = m.sub(u, 1.0)
-    lost = m.add(m.sub(1.0, m.sub(u, part)), m.sub(x, part))
-    e, bits = _split_log(m, u)
-    shift = m.power_of_two(m.int_op("maxsi", m.int_op("subi", 0, e), -126))
-    f = m.fma(lost, shift, m.sub(m.from_bits(bits), 1.0))
-    return m.op("math.copysign", _log_special(m, u, _join_log(m, m.to_float(e), f)), x)
-
-
-def _erf(m: Floats, x: str) -> str:
-    """x*P(x*x) up to 1, then 1 - exp(-Q(|x|))."""
-    a, square = m.abs(x), m.mul(x, x)
-    near = m.fma(m.polynomial(fit.ERF, square), x, x)
-    n, r = _reduce_exp(m, m.sub(-0.0, m.polynomial(fit.ERF_TAIL, m.op("arith.minimumf", a, 4.0))))
-    far = m.sub(1.0, m.scale(m.polynomial(fit.EXP, r), n))
-    return m.select(m.compare("olt", a, 1.0), near, m.op("math.copysign", far, x))
 
 
 def _sin_cos(m: Floats, x: str) -> tuple[str, str, str]:
@@ -204,15 +106,15 @@ def _widened(expansion: Callable[..., str], m: Floats, *operands: str) -> str:
 Expansion = Callable[..., str]  # (floats, operands...) -> result
 _ANY: dict[str, Expansion] = {"math.rsqrt": _rsqrt}
 _F32: dict[str, Expansion] = {
-    "math.exp": _exp,
+    "math.exp": functions.exp,
     "math.exp2": _exp2,
-    "math.expm1": _expm1,
-    "math.tanh": _tanh,
-    "math.log": partial(_log_with, _join_log),
-    "math.log2": partial(_log_with, _join_log2),
-    "math.log10": partial(_log_with, _join_log10),
-    "math.log1p": _log1p,
-    "math.erf": _erf,
+    "math.expm1": functions.expm1,
+    "math.tanh": functions.tanh,
+    "math.log": functions.log,
+    "math.log2": partial(functions.log_with, _join_log2),
+    "math.log10": partial(functions.log_with, _join_log10),
+    "math.log1p": functions.log1p,
+    "math.erf": functions.erf,
     "math.sin": partial(_trigonometric, 0, "sin"),
     "math.cos": partial(_trigonometric, 1, "cos"),
     "math.tan": _tan,

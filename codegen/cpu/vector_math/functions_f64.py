@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from symshape.codegen.cpu.vector_math import coefficients as fit
 from symshape.codegen.cpu.vector_math.floats import Floats
+from symshape.machine import coefficients as fit
 
 _INF, _NAN = math.inf, math.nan
 _LN2_HIGH, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
