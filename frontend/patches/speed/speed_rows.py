@@ -8,6 +8,7 @@ from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
     fake_tensor_creation,
+    free_symbols,
     layout_cache,
     needless_work,
     silent_logs,
@@ -38,6 +39,15 @@ ROWS: tuple[Patch, ...] = (
             Behaves(f"{NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # earlier, a ShapeEnv does not count its replacements of symbols
+        only_speed=True,
+    ),
+    Patch(
+        "symbols of sizes",
+        ("frame", "graph"),
+        ("sympy.core.basic.Basic.free_symbols",),
+        free_symbols.remember_free_symbols,
+        "PyTorch asks each operand's sizes for their symbols, and sympy visits the whole expression each time",
+        (Exists("sympy.core.basic.Basic.free_symbols", "property", own=True),),
         only_speed=True,
     ),
     Patch(
@@ -179,6 +189,19 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch._dynamo.guards.profile_guard_manager"),
             Says("torch._dynamo.guards.CheckFunctionManager.__init__", "profile_guard_manager"),
             Exists("torch._dynamo.guards.guards_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "shapes in silent logs",
+        ("frame",),
+        (f"{OUTPUT}.OutputGraph.get_graph_sizes_structured",),
+        silent_logs.no_shapes_for_silent_logs,
+        "Dynamo prints the sizes of each traced tensor, for a metric that is only in the trace",
+        (
+            Takes(f"{OUTPUT}.OutputGraph.get_graph_sizes_structured", "self"),
+            Says("torch._dynamo.convert_frame._compile", "get_graph_sizes_structured"),
             Exists("torch._logging._internal.trace_log", "Logger"),
         ),
         only_speed=True,
