@@ -54,7 +54,7 @@ class Bounds:
         value = expr.as_int()
         if value is not None:
             return value
-        found = self._lower.get(expr, _UNKNOWN)
+        found: int | None = self._lower.get(expr, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
         question = expr, tuple((name, *self._range_of(name)) for name in sorted(self._tied(expr.atoms)))

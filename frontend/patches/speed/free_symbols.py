@@ -1,7 +1,7 @@
 """Remembers which symbols a sympy expression has.
 
-``Basic.free_symbols`` visits the whole expression each time it is asked. PyTorch asks it of each size of each operand of
-each operator, and sympy of every expression whose sign it derives.
+``Basic.free_symbols`` visits the whole expression each time it is asked. PyTorch asks it of each size of each operand
+of each operator, and sympy of every expression whose sign it derives.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MOST: Final = 1 << 14  # expressions; those of a trace are some thousand
 
 
 def remember_free_symbols(changes: Changes) -> None:
-    """Makes expressions look up their symbols. Classes with bound variables define ``free_symbols`` themselves, and keep
-    it."""
+    """Makes expressions look up their symbols. Classes with bound variables define ``free_symbols`` themselves, and
+    keep it."""
     changes.attribute(Basic, "free_symbols", _remembered(vars(Basic)["free_symbols"].fget))
 
 

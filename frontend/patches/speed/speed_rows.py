@@ -9,6 +9,7 @@ from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
     fake_tensor_creation,
     free_symbols,
+    generator_states,
     layout_cache,
     needless_work,
     silent_logs,
@@ -133,6 +134,20 @@ ROWS: tuple[Patch, ...] = (
         ),
         only_speed=True,
         versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "states of generators",
+        ("frame", "graph"),
+        ("torch._decomp.decompositions_for_rng.PhiloxState.reset",),
+        generator_states.unused_states_are_shared,
+        "AOTAutograd creates a dozen tensors inside of its modes for states of generators that nothing reads",
+        (
+            Takes("torch._decomp.decompositions_for_rng.PhiloxState.reset", "self"),
+            Says("torch._decomp.decompositions_for_rng.PhiloxState.reset", "relative_offset"),
+            Says("torch._decomp.decompositions_for_rng.PhiloxState.reset", "offset_advanced_at_least_once"),
+            Exists("torch._functorch.config.functionalize_rng_ops", "bool"),
+        ),
+        only_speed=True,
     ),
     Patch(
         "maps over devices",
