@@ -17,7 +17,7 @@ from symshape.dialects.host import (
 from symshape.dialects.kernels import CheckIndexOp, ScatterOp, SpaceOp, StoreOp, ViewOp
 from symshape.dialects.plans import AddressOp, ProcessorsOp, VariantOp
 from symshape.dialects.symbols import BindOp, SymbolOp, UnbackedSymbolOp, parse_binding, parse_inverse
-from symshape.dialects.symshape import SymShape, load, set_constraints
+from symshape.dialects.symshape import SymShape, context_of_compile, load, set_constraints
 from symshape.dialects.verify import verify
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "VariantOp",
     "ViewOp",
     "WhileOp",
+    "context_of_compile",
     "load",
     "parse_binding",
     "parse_inverse",

@@ -9,7 +9,7 @@ made.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext
@@ -94,6 +94,17 @@ class Op(ext.Operation, dialect=SymShape):
 
         __init__.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = __init__
+
+
+# Those of the IR of a compile, with what they depend on; a parser loads others. A context that is told nothing loads
+# all dialects of MLIR, GPUs' and the transform dialect among them.
+_USED: Final = ("affine", "arith", "func", "irdl", "linalg", "math", "scf", "tensor")
+
+
+def context_of_compile() -> ir.Context:
+    """A new context with the dialects that the compiler creates ops of, and ours. Ops of others, created by name, would
+    be unregistered, which ``verify`` rejects."""
+    return load(ir.Context(load_on_create_dialects=_USED))
 
 
 def load(ctx: ir.Context) -> ir.Context:

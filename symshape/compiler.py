@@ -187,8 +187,8 @@ def _compile(
     if target == "triton" and "split-biases" not in options.disable_passes:
         with timed("split-biases", timings):
             split_biases(graph)
-    context = ir.Context()
-    dialects.load(context)
+    of_user = options.pass_files or options.passes  # may create ops of any dialect
+    context = dialects.load(ir.Context()) if of_user else dialects.context_of_compile()
     # A CUDA graph reads copies of inputs that move, and what is written to a copy is lost.
     written = () if options.cuda_graphs else written_inputs(gm, kind)
     with timed("import-graph", timings), _importing(gm, options):

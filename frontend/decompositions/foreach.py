@@ -6,7 +6,8 @@ one kernel; otherwise every list operation would be a library call that reads an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -69,7 +70,8 @@ _OTHERS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-def foreach_rules() -> dict[Any, Callable[..., Any]]:
+@functools.cache
+def foreach_rules() -> Mapping[Any, Callable[..., Any]]:
     """A decomposition for each overload that has one."""
     single = {**{name: getattr(aten, name) for name in _SAME}, **_OTHERS}
     return {overload: _for_each(overload, single[name]) for name in single for overload in _overloads(name)}

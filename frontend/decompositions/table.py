@@ -55,7 +55,7 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Decomposition]:
     only."""
     table = {op: rule for op, rule in inductor_table().items() if getattr(op, "overloadpacket", op) not in KEPT}
     table |= torch_decompositions(MORE_OF_PYTORCH)
-    table |= dict(OURS) | foreach_rules()
+    table |= {**dict(OURS), **foreach_rules()}
     for op, wrap in (*with_eager_types().items(), *CHANGED):
         if op in table:
             table[op] = wrap(table[op])

@@ -8,7 +8,8 @@ the frame is analysed again, with guards on the sizes that decide it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,10 +28,11 @@ def guard_observable_views(gm: torch.fx.GraphModule) -> None:
     frame = current_frame()
     if frame is NO_FRAME:
         return
-    nodes = list(gm.graph.nodes)
-    for i, node in enumerate(nodes):
+    uses: list[_Uses] = []  # of all nodes, if there is such a call
+    for i, node in enumerate(gm.graph.nodes):
         if _is_copy_of_symbolic_sizes(node) and call_site(node) not in frame.decisions.views:
-            if _shows(node, nodes[i + 1 :]):
+            uses = uses or [_uses_of(one) for one in gm.graph.nodes]
+            if _shows(node, uses[i + 1 :]):
                 raise Reanalyse(call_site(node), "it returns a view at some sizes, which shows", "views")
 
 
@@ -45,21 +47,33 @@ def _is_copy_of_symbolic_sizes(node: torch.fx.Node) -> bool:
     return symbolic and not set(storages(node)) & set(storages(node.args[0]))
 
 
-def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
+@dataclass(frozen=True)
+class _Uses:
+    """The storages that a node reads, as operands, and those that it writes to."""
+
+    read: Set[Any]
+    written: Set[Any]
+
+
+def _uses_of(node: torch.fx.Node) -> _Uses:
+    read, written = node.all_input_nodes, changed_operands(node)
+    return _Uses(*({one for value in values for one in storages(value)} for values in (read, written)))
+
+
+def _shows(copy: torch.fx.Node, later: list[_Uses]) -> bool:
     """Whether aliasing is observable: the caller has both tensors, or a call writes to one of the two and the other is
-    read later or returned."""
+    read later or returned. ``later``: what the nodes behind the copy do; the last one returns."""
     (source,) = storages(copy.args[0])  # type: ignore[arg-type]
     pair = {source, *storages(copy)}
     callers = {one for node in copy.graph.find_nodes(op="placeholder") for one in storages(node)}
-    returned = {one for node in later[-1].all_input_nodes for one in storages(node)}
-    if pair <= callers | returned:
+    if pair <= callers | later[-1].read:
         return True
-    others: set[int] = set()  # those that have to stay as they are
-    for node in later:
-        written = {one for value in changed_operands(node) for one in storages(value)} & pair
+    others: set[Any] = set()  # those that have to stay as they are
+    for uses in later:
+        written = uses.written & pair
         if written:
             others |= pair - written if len(written) == 1 else pair
-        if others & callers or others & {one for value in node.all_input_nodes for one in storages(value)}:
+        if others & callers or others & uses.read:
             return True
     return False
 

@@ -100,7 +100,7 @@ class Pass:
     @classmethod
     def from_options(cls, texts: Mapping[str, str]) -> Self:
         """Builds the pass from option texts: ``{"tile": "8"}``; kebab-case and snake_case names are the same option."""
-        types = typing.get_type_hints(cls)
+        types = typing.get_type_hints(cls) if texts else {}
         fields = {f.name for f in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         for key, text in texts.items():

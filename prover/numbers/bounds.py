@@ -24,6 +24,8 @@ _FUEL: Final = 100
 _MAX_DEPTH: Final = 24
 _MOST_SHARED: Final = 1 << 16  # a key is some hundred bytes, and most expressions are kept by others anyway
 
+_UNKNOWN: Any = object()
+
 # An expression, and the ranges of all symbols that its bounds depend on, by name.
 Question = tuple[Expr, tuple[tuple[str, Expr | None, Expr | None], ...]]
 # Lower bounds, whatever facts they were found for. The facts of two passes over a function, or of two kernels of a
@@ -38,24 +40,28 @@ class Bounds:
         self._range_of = range_of
         self._lower: dict[Expr, int | None] = {}
         self._constant: dict[Atom, bool] = {}
+        self._intervals: dict[Atom, Interval] = {}  # those whose ends are in `_lower`: they will be the same again
         self._open: set[Expr] = set()
         self._fuel = 0
 
     @property
     def caches(self) -> tuple[dict[Any, Any], ...]:
         """The cached bounds, in the order in which they were found."""
-        return self._lower, self._constant
+        return self._lower, self._constant, self._intervals
 
     def lower(self, expr: Expr) -> int | None:
         """A lower bound of the expression."""
         value = expr.as_int()
         if value is not None:
             return value
-        if expr in self._lower:
-            return self._lower[expr]
+        found: int | None = self._lower.get(expr, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found
         question = expr, tuple((name, *self._range_of(name)) for name in sorted(self._tied(expr.atoms)))
-        if question in _SHARED:
-            return self._lower.setdefault(expr, _SHARED[question])
+        found = _SHARED.get(question, _UNKNOWN)
+        if found is not _UNKNOWN:
+            self._lower[expr] = found
+            return found
         if not self._open:
             self._fuel = _FUEL
         self._fuel -= 1
@@ -140,6 +146,23 @@ class Bounds:
         return len(set(atoms)) == len(atoms) and all(self._elimination_key(atom)[0] == 2 for atom in atoms)
 
     def _atom_interval(self, atom: Atom) -> Interval:
+        found = self._intervals.get(atom)
+        if found is None:
+            found = self._found_interval(atom)
+            if self._is_kept(atom):
+                self._intervals[atom] = found
+        return found
+
+    def _is_kept(self, atom: Atom) -> bool:
+        """Whether all bounds that the interval of an atom is made of are cached: none was given up for want of fuel."""
+        if isinstance(atom, Symbol):
+            low, high = self._range_of(atom.name)
+            asked = [*(() if low is None else (low,)), *(() if high is None else (-high,))]
+        else:
+            asked = [one for arg in atom.args for one in (arg, -arg)]
+        return all(one in self._lower or one.as_int() is not None for one in asked)
+
+    def _found_interval(self, atom: Atom) -> Interval:
         if isinstance(atom, Symbol):
             low, high = self._range_of(atom.name)
             return (None if low is None else self.lower(low)), (None if high is None else self.upper(high))
@@ -194,6 +217,8 @@ class Bounds:
         """1 if the sum is increasing in the atom, -1 if it is decreasing, 0 if neither is known."""
         if max(powers) > 1 and not _at_least(self._atom_interval(atom)[0], 0):
             return 0
+        if powers.keys() <= {0, 1} and powers[1].keys() == {()}:  # the usual case
+            return 1 if powers[1][()] > 0 else -1
         factors = [Expr(factor) for power, factor in powers.items() if power]
         if all(_at_least(self.lower(factor), 0) for factor in factors):
             return 1
@@ -246,16 +271,16 @@ def forget_shared_bounds() -> None:
 def _by_power(shown: Polynomial, atom: Atom) -> dict[int, Polynomial]:
     powers: dict[int, Polynomial] = {}
     for monomial, coefficient in shown.items():
-        rest = tuple(other for other in monomial if other is not atom)
+        rest = tuple(other for other in monomial if other is not atom) if atom in monomial else monomial
         powers.setdefault(len(monomial) - len(rest), {})[rest] = coefficient
     return powers
 
 
 def _replaced(powers: dict[int, Polynomial], value: Expr) -> Expr:
-    total = Expr(powers.get(0, {}))
-    power_value = Expr.const(1)
+    total, power_value = Expr(powers.get(0, {})), value
     for power in range(1, max(powers) + 1):
-        power_value = power_value * value
+        if power > 1:
+            power_value = power_value * value
         if power in powers:
             total = total + Expr(powers[power]) * power_value
     return total

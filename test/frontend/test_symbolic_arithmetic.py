@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
@@ -87,6 +88,16 @@ def test_an_answer_without_a_guard_ends_with_a_guard_of_the_other_answer() -> No
         assert bool(quotient == 1) and len(env.guards) == 1
         assert guard_or_false(quotient == 1) and not guard_or_false(quotient != 1)
         assert len(env.guards) == 1
+
+
+def test_symbols_of_an_expression_are_a_set_of_its_own() -> None:
+    a, b = sympy.symbols("a b", integer=True)
+    with in_force(Scope("graph")):
+        expr = (a + 3) // (2 * b) + a**2
+        expr.free_symbols.clear()
+        assert expr.free_symbols == {a, b} and (expr - expr).free_symbols == set()
+        assert sympy.Sum(a, (a, 1, b)).free_symbols == {b}
+    assert expr.free_symbols == {a, b}
 
 
 def test_another_thread_has_no_memory() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo import guards
+from torch._dynamo.output_graph import OutputGraph
+from torch._logging._internal import trace_log
 
 import symshape
 
@@ -24,6 +26,17 @@ def test_guards_are_timed_for_their_log(
     with caplog.at_level(level, logger=guards.guards_log.name):
         torch.testing.assert_close(symshape.compile(lambda x: x.sin() * 2)(x), x.sin() * 2)
     assert len(timed) == (level == logging.DEBUG)
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["silent", "read"])
+def test_sizes_are_printed_for_the_trace(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[Any] = []
+    usual = OutputGraph.get_graph_sizes_structured
+    monkeypatch.setattr(OutputGraph, "get_graph_sizes_structured", lambda self: printed.append(self) or usual(self))
+    monkeypatch.setattr(trace_log, "handlers", [logging.NullHandler()] if read else [])
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(symshape.compile(lambda x: x.cos() * 2)(x), x.cos() * 2)
+    assert bool(printed) == read
 
 
 def test_questions_about_layouts_are_not_recorded() -> None:

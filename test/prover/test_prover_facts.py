@@ -393,6 +393,19 @@ def test_bounds_are_shared_by_facts_of_equal_ranges(monkeypatch: pytest.MonkeyPa
     assert bound(2, s0 * s1) == (1, 0)
 
 
+def test_intervals_that_were_given_up_are_not_kept() -> None:
+    """A bound that is asked for inside of a question that takes too long is unknown there, and found elsewhere."""
+    forget_shared_bounds()
+    half = (s0 - 4 * (s0 // 8)) // 8
+    deep = (s0 - 4 * half - 4 * (s0 // 8)) // 8
+    bounds = Bounds(lambda name: (Expr.const(4), None))
+    for expr in (half - deep + s1 * deep % (half + 3) - deep * half, deep + half - s0 // 4, (deep * s1 - half) // s1):
+        bounds.lower(expr)
+    assert bounds._fuel < 0 and bounds._intervals
+    for atom, kept in bounds._intervals.items():
+        assert kept == Bounds(lambda name: (Expr.const(4), None))._found_interval(atom), atom
+
+
 WIDTHS = (
     maximum(s0, s1),
     minimum(s0 + 1, s1),

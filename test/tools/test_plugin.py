@@ -10,6 +10,7 @@ import torch
 
 import symshape
 from symshape.backend import symshape_backend
+from symshape.dialects import context_of_compile
 from symshape.errors import OptionError
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass
@@ -40,6 +41,35 @@ def _compile(options: dict[str, Any]) -> list[GraphReport]:
 def test_a_pass_from_a_file_runs_in_a_compile() -> None:
     (report,) = _compile({"pass_files": [FILE], "passes": ["drop-noop-views{limit=3}"]})
     assert "dropped" in report.statistics["drop-noop-views"]
+
+
+OF_ANOTHER_DIALECT = """
+from typing import ClassVar
+from torch_mlir import ir
+from symshape.passes.framework.base import Pass
+
+class ReadThread(Pass):
+    \"\"\"Creates an op of a dialect that the compiler itself has no ops of, and removes it.\"\"\"
+
+    name: ClassVar[str] = "read-thread"
+    statistics: ClassVar[dict[str, str]] = {"registered": "ops that MLIR knows"}
+
+    def run(self, module, context):
+        block = module.body.operations[0].regions[0].blocks[0]
+        with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
+            op = ir.Operation.create("nvvm.read.ptx.sreg.tid.x", [ir.IntegerType.get_signless(32)])
+        self.count(context, registered=int("= nvvm.read.ptx.sreg.tid.x" in str(op)))  # others are printed with quotes
+        op.erase()
+"""
+
+
+def test_a_pass_may_create_ops_of_any_dialect(tmp_path: Path) -> None:
+    """Unless a user's passes run, a compile loads the dialects of its own ops only."""
+    file = tmp_path / "passes.py"
+    file.write_text(OF_ANOTHER_DIALECT)
+    (report,) = _compile({"pass_files": [str(file)], "passes": ["read-thread"], "strict": True})
+    assert report.statistics["read-thread"] == {"registered": 1}
+    assert not context_of_compile().is_dialect_loaded("nvvm")
 
 
 def test_a_pass_can_be_switched_off() -> None:

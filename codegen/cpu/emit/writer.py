@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -48,6 +48,7 @@ class Writer:
     def __init__(self) -> None:
         self._scopes: list[_Scope] = [_Scope()]
         self._depths: dict[str, int] = {}
+        self._inner: dict[str, int] = {}  # pure operation -> the depth of its innermost operand
         self._count = 0
         self.floor = 0  # no pure operation leaves the innermost barrier
 
@@ -58,9 +59,12 @@ class Writer:
 
     def fresh(self) -> str:
         """A new value name, visible from the current region on."""
+        return self._named(len(self._scopes) - 1)
+
+    def _named(self, depth: int) -> str:
         self._count += 1
         name = f"%v{self._count}"
-        self._depths[name] = self.depth
+        self._depths[name] = depth
         return name
 
     def argument(self, name: str) -> str:
@@ -74,14 +78,20 @@ class Writer:
 
     def pure(self, text: str, at_least: int = 0) -> str:
         """The value of an operation without effects; ``at_least``: not further out than this depth (loads)."""
-        depth = max(at_least, *map(self._depths.__getitem__, _NAME.findall(text)), 0)
+        inner = self._inner.get(text)
+        if inner is None:
+            inner = self._inner[text] = max(map(self._depths.__getitem__, _NAME.findall(text)), default=0)
+        depth = inner if inner > at_least else at_least
         found = self._scopes[depth].memo.get(text)
         if found is not None:
             return found
-        with self.within(max(depth, self.floor)):
-            found = self._scopes[-1].memo.get(text)
-            if found is None:
-                found = self._scopes[-1].memo[text] = self.emit(text)
+        if depth < self.floor:
+            depth = self.floor
+        scope = self._scopes[depth]
+        found = scope.memo.get(text)
+        if found is None:
+            found = scope.memo[text] = self._named(depth)
+            scope.lines.append(f"{found} = {text}")
         return found
 
     def emit(self, text: str) -> str:
@@ -233,16 +243,20 @@ def _indented(entries: Sequence[str]) -> list[str]:
 def _merged(parts: Sequence[list[str]]) -> list[str]:
     """The entries of all parts in turn, each after those of earlier parts that it uses."""
     owner = {_NAME.match(entry)[0]: k for k, part in enumerate(parts) for entry in part if entry.startswith("%")}  # type: ignore[index]
+    queues = [[(entry, _foreign(entry, k, owner)) for entry in reversed(part)] for k, part in enumerate(parts)]
     merged: list[str] = []
     done: set[str] = set()
-    queues = [iter(part) for part in parts]
-    waiting = [next(queue, None) for queue in queues]
-    while any(entry is not None for entry in waiting):
-        for k, entry in enumerate(waiting):
-            if entry is None or any(name not in done and owner.get(name, k) != k for name in _NAME.findall(entry)):
+    while any(queues):
+        for queue in queues:
+            if not queue or not queue[-1][1] <= done:
                 continue
+            entry, _ = queue.pop()
             merged.append(entry)
             if entry.startswith("%"):
-                done.add(_NAME.findall(entry)[0])
-            waiting[k] = next(queues[k], None)
+                done.add(_NAME.match(entry)[0])  # type: ignore[index]
     return merged
+
+
+def _foreign(entry: str, own: int, owner: Mapping[str, int]) -> set[str]:
+    """The names in an entry that other parts define."""
+    return {name for name in _NAME.findall(entry) if owner.get(name, own) != own}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch._dynamo import guards, symbolic_convert
+from torch._dynamo.output_graph import OutputGraph
 from torch._functorch._aot_autograd import graph_compile
 from torch._logging._internal import trace_log
 
@@ -41,6 +42,21 @@ def _timed_where_read(usual: Callable[..., float]) -> Callable[..., float]:
         return usual(manager, local_scope, rounds) if is_read else 0.0
 
     return profile_guard_manager
+
+
+def no_shapes_for_silent_logs(changes: Changes) -> None:
+    """Skips printing the sizes of all tensors of Dynamo's graph if nothing reads them. They are for TORCH_TRACE and for
+    the metric ``graph_node_shapes``, which is empty if they are skipped."""
+    changes.wrap(OutputGraph, "get_graph_sizes_structured", _printed_where_read)
+
+
+@functools.cache
+def _printed_where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def get_graph_sizes_structured(self: Any) -> Any:
+        return usual(self) if trace_log.handlers else {}
+
+    return get_graph_sizes_structured
 
 
 def no_graphs_for_silent_logs(changes: Changes) -> None:

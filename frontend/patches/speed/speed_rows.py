@@ -8,6 +8,8 @@ from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
     fake_tensor_creation,
+    free_symbols,
+    generator_states,
     layout_cache,
     needless_work,
     silent_logs,
@@ -38,6 +40,15 @@ ROWS: tuple[Patch, ...] = (
             Behaves(f"{NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # earlier, a ShapeEnv does not count its replacements of symbols
+        only_speed=True,
+    ),
+    Patch(
+        "symbols of sizes",
+        ("frame", "graph"),
+        ("sympy.core.basic.Basic.free_symbols",),
+        free_symbols.remember_free_symbols,
+        "PyTorch asks each operand's sizes for their symbols, and sympy visits the whole expression each time",
+        (Exists("sympy.core.basic.Basic.free_symbols", "property", own=True),),
         only_speed=True,
     ),
     Patch(
@@ -125,6 +136,20 @@ ROWS: tuple[Patch, ...] = (
         versions=Versions(first="2.12"),
     ),
     Patch(
+        "states of generators",
+        ("frame", "graph"),
+        ("torch._decomp.decompositions_for_rng.PhiloxState.reset",),
+        generator_states.unused_states_are_shared,
+        "AOTAutograd creates a dozen tensors inside of its modes for states of generators that nothing reads",
+        (
+            Takes("torch._decomp.decompositions_for_rng.PhiloxState.reset", "self"),
+            Says("torch._decomp.decompositions_for_rng.PhiloxState.reset", "relative_offset"),
+            Says("torch._decomp.decompositions_for_rng.PhiloxState.reset", "offset_advanced_at_least_once"),
+            Exists("torch._functorch.config.functionalize_rng_ops", "bool"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
         "maps over devices",
         ("frame",),
         ("torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",),
@@ -179,6 +204,19 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch._dynamo.guards.profile_guard_manager"),
             Says("torch._dynamo.guards.CheckFunctionManager.__init__", "profile_guard_manager"),
             Exists("torch._dynamo.guards.guards_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "shapes in silent logs",
+        ("frame",),
+        (f"{OUTPUT}.OutputGraph.get_graph_sizes_structured",),
+        silent_logs.no_shapes_for_silent_logs,
+        "Dynamo prints the sizes of each traced tensor, for a metric that is only in the trace",
+        (
+            Takes(f"{OUTPUT}.OutputGraph.get_graph_sizes_structured", "self"),
+            Says("torch._dynamo.convert_frame._compile", "get_graph_sizes_structured"),
             Exists("torch._logging._internal.trace_log", "Logger"),
         ),
         only_speed=True,
