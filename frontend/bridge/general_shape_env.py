@@ -28,6 +28,7 @@ from typing import Any
 import sympy
 import torch
 from torch import _meta_registrations, _prims_common
+from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -373,18 +374,26 @@ def is_size_of_input(source: Any) -> bool:
     return isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
 
 
-# Functions of torch._prims_common that ask how a tensor is laid out. Where a dim is 0 or 1, any answer serves.
-LAYOUT_FUNCTIONS = (
-    "__lt__",
-    "_is_non_overlapping_and_dense_or_false",
-    "are_strides_like_channels_last_or_false",
-    "check_contiguous_sizes_strides",
-    "ge",
-    "is_channels_last_contiguous_2d",
-    "is_channels_last_contiguous_3d",
-    "is_contiguous",
-    "should_swap",
-)
+# Functions that ask how a tensor is laid out, and whether one that is written to overlaps itself: name -> file. Where a
+# dim is 0 or 1, any answer serves.
+_LAYOUT_FUNCTIONS = {
+    **dict.fromkeys(
+        (
+            "__lt__",
+            "_is_non_overlapping_and_dense_or_false",
+            "are_strides_like_channels_last_or_false",
+            "check_contiguous_sizes_strides",
+            "ge",
+            "is_channels_last_contiguous_2d",
+            "is_channels_last_contiguous_3d",
+            "is_contiguous",
+            "should_swap",
+        ),
+        _prims_common.__file__,
+    ),
+    "meta_copy_": _meta_registrations.__file__,
+    "run_and_return_new_tensor_of_input_device": fake_impls.__file__,
+}
 
 
 def _caller() -> Any:
@@ -397,13 +406,14 @@ def _caller() -> Any:
 
 def _is_asked_for_layout() -> bool:
     """Whether the condition is evaluated by a layout function (order of strides, contiguity) or by the overlap check of
-    ``copy_``: for a dim of size 1 every stride is right."""
+    what is written to: for a dim of size 1 every stride is right."""
     frame = _caller()
     if frame is None:
         return False
+    if frame.f_globals.get("__name__", "") == "torch._ops":  # a copy into a part, slice_scatter: their C++
+        frame = frame.f_back
     name, file = frame.f_code.co_name, frame.f_code.co_filename
-    overlaps = name == "meta_copy_" and file == _meta_registrations.__file__
-    return overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__
+    return bool(_LAYOUT_FUNCTIONS.get(name) == file)
 
 
 @lru_cache(maxsize=1 << 13)
