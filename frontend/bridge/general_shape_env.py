@@ -28,6 +28,7 @@ from typing import Any
 import sympy
 import torch
 from torch import _meta_registrations, _prims_common
+from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -382,18 +383,26 @@ def is_size_of_input(source: Any) -> bool:
     return isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
 
 
-# Functions of torch._prims_common that ask how a tensor is laid out. Where a dim is 0 or 1, any answer serves.
-LAYOUT_FUNCTIONS = (
-    "__lt__",
-    "_is_non_overlapping_and_dense_or_false",
-    "are_strides_like_channels_last_or_false",
-    "check_contiguous_sizes_strides",
-    "ge",
-    "is_channels_last_contiguous_2d",
-    "is_channels_last_contiguous_3d",
-    "is_contiguous",
-    "should_swap",
-)
+# Functions that ask how a tensor is laid out, and whether one that is written to overlaps itself: name -> file. Where a
+# dim is 0 or 1, any answer serves.
+_LAYOUT_FUNCTIONS = {
+    **dict.fromkeys(
+        (
+            "__lt__",
+            "_is_non_overlapping_and_dense_or_false",
+            "are_strides_like_channels_last_or_false",
+            "check_contiguous_sizes_strides",
+            "ge",
+            "is_channels_last_contiguous_2d",
+            "is_channels_last_contiguous_3d",
+            "is_contiguous",
+            "should_swap",
+        ),
+        _prims_common.__file__,
+    ),
+    "meta_copy_": _meta_registrations.__file__,
+    "run_and_return_new_tensor_of_input_device": fake_impls.__file__,
+}
 
 
 def _caller() -> Any:
@@ -406,13 +415,14 @@ def _caller() -> Any:
 
 def _layout_function() -> str:
     """The function that evaluates the condition, if it is one for layouts (order of strides, contiguity) or the overlap
-    check of ``copy_``: for a dim of size 1 every stride is right. "" for other functions."""
+    check of what is written to: for a dim of size 1 every stride is right. "" for other functions."""
     frame = _caller()
     if frame is None:
         return ""
+    if frame.f_globals.get("__name__", "") == "torch._ops":  # a copy into a part, slice_scatter: their C++
+        frame = frame.f_back
     name, file = frame.f_code.co_name, frame.f_code.co_filename
-    overlaps = name == "meta_copy_" and file == _meta_registrations.__file__
-    return name if overlaps or name in LAYOUT_FUNCTIONS and file == _prims_common.__file__ else ""
+    return name if _LAYOUT_FUNCTIONS.get(name) == file else ""
 
 
 @lru_cache(maxsize=1 << 13)

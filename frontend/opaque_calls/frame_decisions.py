@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Literal, NoReturn
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -29,13 +30,17 @@ class FrameDecisions:
     """The decisions of all frames of a function. ``breaks``: call sites before which the graph is broken, with the
     reason; ``own_lengths``: call sites of masks that must not be merged with equal ones; ``views``: call sites with
     guards on the sizes that decide whether the result is a view; ``refused``: lines whose conditions on sizes break the
-    graph; ``integers``: sources of integers that are symbols, since they keep changing."""
+    graph; ``integers``: sources of integers that are symbols, since they keep changing; ``module_sizes``: sizes of the
+    parameters and buffers that each module was met with, None for one that has changed."""
 
     breaks: dict[CallSite, str] = field(default_factory=dict)
     own_lengths: set[CallSite] = field(default_factory=set)
     views: set[CallSite] = field(default_factory=set)
     refused: set[Line] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
+    module_sizes: WeakKeyDictionary[torch.nn.Module, dict[str, tuple[int | None, ...]]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
 
 @dataclass(frozen=True)

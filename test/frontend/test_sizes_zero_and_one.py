@@ -600,9 +600,25 @@ def copied_into_columns(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return doubled
 
 
+def column_of_zeros(x: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros(x.shape[0], 3, 3)
+    made[:, :2, 2] = x[:, :2] * 2
+    return made
+
+
+def block_of_zeros(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    made = y.new_zeros(y.shape[0], 5, 5)
+    made[:, 1:4, :4] = x[:, None]
+    made[:, 2] += y
+    made[:, 0, 1:] = x * 3
+    return made
+
+
 CELL, LONG_CELL = torch.nn.GRUCell(4, 3), torch.nn.LSTMCell(4, 3)
 WRITES = {
     "copy": (copied_into_columns, [(4,), (3,)]),
+    "column": (column_of_zeros, [(4,)]),
+    "block": (block_of_zeros, [(4,), (5,)]),
     "gru": (lambda x, h: CELL(x, h), [(4,), (3,)]),
     "lstm": (lambda x, h, c: LONG_CELL(x, (h, c))[0], [(4,), (3,), (3,)]),
 }

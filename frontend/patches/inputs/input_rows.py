@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.inputs import declared_sizes, float_constants, integer_inputs
+from symshape.frontend.patches.inputs import declared_sizes, float_constants, integer_inputs, module_tensors
 from symshape.frontend.patches.patch import Patch
 from symshape.frontend.patches.probes import Exists, Says, Takes
 from symshape.frontend.patches.torch_names import VARIABLES
@@ -44,6 +44,22 @@ ROWS: tuple[Patch, ...] = (
             Says("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "assume_static_by_default"),
             Exists("torch._dynamo.config.assume_static_by_default", "bool"),
             Takes("torch._dynamo.source.get_local_source_name", "source, only_allow_input"),
+        ),
+    ),
+    Patch(
+        "sizes of parameters and buffers",
+        ("frame",),
+        (f"{VARIABLES}.builder._automatic_dynamic",),
+        module_tensors.changed_sizes_are_symbols,
+        "a buffer that grows (a cache, a table of positions) and pruned parameters would have a graph for each size",
+        (
+            Takes(
+                f"{VARIABLES}.builder._automatic_dynamic",
+                "e, tx, source, static_shapes, outer_only, tensor_spec | e, tx, source, static_shapes, outer_only",
+            ),
+            Exists("torch._dynamo.config.automatic_dynamic_shapes", "bool"),
+            Says("torch._dynamo.output_graph.OutputGraph.dump_guards_state", "local_scope"),
+            Says("torch._dynamo.output_graph.OutputGraph.dump_guards_state", "global_scope"),
         ),
     ),
     Patch(

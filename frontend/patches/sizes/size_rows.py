@@ -81,6 +81,10 @@ ROWS: tuple[Patch, ...] = (
             Says("torch._prims_common.is_channels_last_contiguous_2d", "guard_or_true"),
             Says("torch._prims_common.is_channels_last_contiguous_3d", "guard_or_true"),
             Says("torch._meta_registrations.meta_copy_", "_debug_has_internal_overlap"),
+            Takes(
+                "torch._subclasses.fake_impls.run_and_return_new_tensor_of_input_device",
+                "fake_mode, func, args, kwargs",
+            ),
         ),
     ),
     Patch(

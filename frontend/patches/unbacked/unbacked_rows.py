@@ -12,6 +12,7 @@ from symshape.frontend.patches.unbacked import (
     convolution_layouts,
     size_bounds,
     torch_layers,
+    truth_values,
     view_layouts,
 )
 
@@ -149,6 +150,18 @@ ROWS: tuple[Patch, ...] = (
             Takes("torch._prims_common.are_strides_like_channels_last_or_false", "shape, strides"),
             Says(f"{VIEWS}.conv", "_select_conv_backend"),
             Says(f"{VIEWS}.conv", "_conv_determine_backend_memory_format"),
+        ),
+    ),
+    Patch(
+        "truth of numbers in the data",
+        ("frame",),
+        ("torch._dynamo.symbolic_convert.guard_bool",),
+        truth_values.truth_of_data_breaks_the_graph,
+        "`if n.item():` would end in an error, where `if n.item() > 0:` breaks the graph",
+        (
+            Takes("torch._dynamo.symbolic_convert.guard_bool", "a"),
+            Says("torch._dynamo.symbolic_convert.generic_jump", "guard_bool"),
+            Says("torch._dynamo.symbolic_convert.generic_jump", "UserError"),
         ),
     ),
 )
