@@ -136,6 +136,7 @@ OF_STRIDES_IN_ANY_ORDER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("first", [(2, 1), (70, 1), (3, 0), (2, 3), (3, 3)], ids=str)
 @pytest.mark.parametrize("name", OF_STRIDES_IN_ANY_ORDER)
 def test_an_order_of_dims_that_sizes_decide(name: str, first: tuple[int, int]) -> None:

@@ -76,6 +76,7 @@ def test_whole_programs(seed: int) -> None:
     assert finding is None or finding.whose == "pytorch", f"{finding}\n{source.text}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_regression(name: str) -> None:
     backend, text = REGRESSIONS[name]

@@ -249,6 +249,7 @@ def check(function: Callable[..., Any], compiled: Callable[..., Any], weights: W
             torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", [*OUTLINED, *OTHERS])
 def test_values_are_those_of_eager(function: Callable[..., Any], compiles: Compiles) -> None:
     check(function, symshape.compile(function), weights_of(1))

@@ -272,6 +272,7 @@ REPRESENTATIVES = (attention, convolved, selected, branching, views, written)
 FAULTY = (mismatched, not_broadcast, not_viewed, unchecked, asked)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("function", REPRESENTATIVES, ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
 def test_a_program(function: Any, gradient: bool) -> None:

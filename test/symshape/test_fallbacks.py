@@ -143,6 +143,7 @@ def expect(traced: Traced, step: str, **options: Any) -> GraphReport:
     return report
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", registry.TABLE)
 def test_a_pass_that_fails_is_left_out(
     name: str, traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def _nothing_is_kept() -> Any:
     _Owner.last = None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_stored_tensor_is_an_error(name: str) -> None:
     function = FUNCTIONS[name]()

@@ -53,6 +53,7 @@ def test_every_step_is_timed_in_order(target: str) -> None:
     assert timed_steps(target=target) == expected
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [name for name in OPTIONAL if name not in STAGES["planned"]])
 def test_what_is_optional_can_be_left_out(name: str) -> None:
     torch._dynamo.reset()
