@@ -137,6 +137,7 @@ _F64: dict[str, Expansion] = {
     "math.cosh": exact.cosh,
     "math.log2": exact.log2,
     "math.log10": exact.log10,
+    "math.powf": exact.pow,
     "arith.remf": _fmod,
     "math.exp": wide.exp,
     "math.log": wide.log,
@@ -147,7 +148,6 @@ _LIBM = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 "
     "log log10 log1p log2 powf sin sinh tan tanh"
 ).split()
-_C_NAMES = {"powf": "pow", "arith.remf": "fmod"}
 _TABLES = {"f32": {**_ANY, **_F32}, "f64": {**_ANY, **_F64}}
 
 
@@ -155,8 +155,7 @@ def _expand(name: str, state: State, instr: Instr, names: list[str], element: st
     expansion = _TABLES[element].get(name)
     if expansion is not None:
         return expansion(Floats(state, element, uniform), *names)
-    function = name.removeprefix("math.")
-    return call_libm(state, _C_NAMES.get(function, function), names, element, uniform)
+    return call_libm(state, name.removeprefix("math."), names, element, uniform)
 
 
 OPERATIONS = {name: partial(_expand, name) for name in [*_ANY, "arith.remf", *(f"math.{f}" for f in _LIBM)]}
