@@ -95,6 +95,28 @@ def test_extrema_of_rows_that_rise_stay_or_do_both(dtype: torch.dtype) -> None:
         _check(compiled, fn, rows)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8])
+def test_extrema_of_points_that_are_apart(dtype: torch.dtype) -> None:
+    """Vectors of points are gathered, of several rows by turns; other numbers of rows and points are left over."""
+
+    def fn(x: Tensor) -> Any:
+        turned, steps = x.t(), x[:, ::2]
+        return turned.cummax(1), turned.cummin(1), steps.cummin(1), x[:, 0].cummax(0), x.t()[None].mul(2).cummax(2)
+
+    compiled = symshape.compile(fn)
+    for size in ((1, 1), (5, 4), (16, 3), (0, 4), (4, 1), (17, 9), (100, 33), (33, 100)):
+        x = torch.randn(size).mul(3).round()
+        x = x if dtype.is_floating_point else x.abs()
+        for rows in (x, x + torch.arange(size[0])[:, None] // 3):
+            rows = rows.to(dtype)
+            _check(compiled, fn, rows)
+            _check(compiled, fn, rows.t().contiguous().t())
+        if dtype.is_floating_point and x.numel() > 10:
+            x.view(-1)[:: x.numel() // 5] = torch.nan
+            for one, other in zip(tensors_of(compiled(x.to(dtype))), tensors_of(fn(x.to(dtype))), strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
 def test_scans_of_integers_wrap() -> None:
     """Points of a vector are combined in other brackets, which no integer shows."""
 

@@ -3,7 +3,7 @@
 Carried values stay in registers, and threads take different rows: results do not depend on the number of threads. Where
 neighbouring rows are contiguous in memory (a scan along the first dim of a matrix), or a step is long, a unit is some
 vectors of rows. Else it is a row, of which a vector of points is loaded and stored at once (`scan_points`). Where the
-chain from point to point is latency-bound, several rows are interleaved.
+chain from point to point is latency-bound, or what is read is not contiguous, several rows are interleaved.
 """
 
 from __future__ import annotations
@@ -71,13 +71,19 @@ def plan(kernel: LoopKernel, width: int) -> Plan:
     chain, _ = scan_points.recurrence(kernel)
     if parallel and sum(map(weight, chain)) >= _LONG:
         return Plan(kernel, parallel[-1], width, gathers=True)
-    if parallel and along is not None and scan_points.is_latency_bound(kernel):
+    is_latency_bound = scan_points.is_latency_bound(kernel)
+    if parallel and along is not None and is_latency_bound:
         return Plan(kernel, parallel[-1], _TURNS, along)
+    if reduced and along is None and not is_latency_bound and _lie_side_by_side(kernel, reduced[-1], "store"):
+        # Vectors of points are worth gathers. Neighbouring rows of a transposed tensor share cache lines.
+        return Plan(kernel, parallel[-1], _TURNS, reduced[-1]) if parallel else Plan(kernel, None, 1, reduced[-1])
     return Plan(kernel, None, 1, along)
 
 
-def _lie_side_by_side(kernel: LoopKernel, dim: Dim) -> bool:
-    accesses = [i for i in kernel.code if i.op in ("load", "store") and not i.row and i.address is not None]
+def _lie_side_by_side(kernel: LoopKernel, dim: Dim, *kinds: str) -> bool:
+    """Whether all that is loaded and stored (or one of both) is contiguous along the dim, or does not depend on it."""
+    kinds = kinds or ("load", "store")
+    accesses = [i for i in kernel.code if i.op in kinds and not i.row and i.address is not None]
     steps = [i.address.coefficient(dim.name) for i in accesses if i.address is not None]
     return all(step is not None and step.as_int() in (0, 1) for step in steps)
 
