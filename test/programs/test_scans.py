@@ -117,6 +117,19 @@ def test_extrema_of_points_that_are_apart(dtype: torch.dtype) -> None:
                 torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_scans_from_the_end(dtype: torch.dtype) -> None:
+    """Vectors are turned round, of points and of neighbouring rows; what is left of a vector too."""
+
+    def fn(x: Tensor) -> Any:
+        turned = x.flip(1), x.flip(0, 1), x.flip(0)
+        return [y.cumsum(dim) for y in turned for dim in (0, 1)], (x.flip(1) * 2).cumsum(1), x.flip(1)[:, 1:].cumsum(1)
+
+    compiled = symshape.compile(fn)
+    for size in ((1, 1), (5, 4), (0, 4), (4, 0), (4, 16), (17, 33), (70, 31), (8, 1000)):
+        _check(compiled, fn, torch.randn(size).mul(3).to(dtype))
+
+
 def test_scans_of_integers_wrap() -> None:
     """Points of a vector are combined in other brackets, which no integer shows."""
 

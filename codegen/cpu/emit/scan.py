@@ -20,12 +20,13 @@ from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
-from symshape.codegen.cpu.schedule.sweep_order import weight
+from symshape.codegen.cpu.schedule.sweep_order import access_cost, weight
 from symshape.prover.numbers.expr import Expr, ceildiv, product
 
 _COPIES: Final = 4  # vectors of rows of a unit: whole cache lines of neighbours
 _LONG: Final = 12  # of a step, in cheap operations: from here on rows are worth reading with gathers
 _TURNS: Final = 4  # rows by turns: an addition waits for the one before as long as four take
+_TURNED: Final = 2  # the cost of a vector of neighbours that is turned round
 _FEW: Final = 2  # rows that take less time one by one than as a vector with gathers
 
 
@@ -81,11 +82,11 @@ def plan(kernel: LoopKernel, width: int) -> Plan:
 
 
 def _lie_side_by_side(kernel: LoopKernel, dim: Dim, *kinds: str) -> bool:
-    """Whether all that is loaded and stored (or one of both) is contiguous along the dim, or does not depend on it."""
+    """Whether all that is loaded and stored (or one of both) is contiguous along the dim or does not depend on it. What
+    is loaded may run backwards: the gradient of a sum along rows does."""
     kinds = kinds or ("load", "store")
     accesses = [i for i in kernel.code if i.op in kinds and not i.row and i.address is not None]
-    steps = [i.address.coefficient(dim.name) for i in accesses if i.address is not None]
-    return all(step is not None and step.as_int() in (0, 1) for step in steps)
+    return all(access_cost(instr, dim.name) <= _TURNED for instr in accesses)
 
 
 Step = Callable[[list[list[str]]], list[list[str]]]
