@@ -142,6 +142,47 @@ def test_scans_of_integers_wrap() -> None:
         assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
 
 
+def test_carried_values_of_several_kinds() -> None:
+    """A sum of floats is one point after the other; counts and extrema beside it, before it and behind it are not."""
+
+    def fn(x: Tensor) -> Any:
+        counts = (x > 0).cumsum(1)
+        some = torch.where(counts > 2, x, 0).cumsum(1)
+        return counts, some, (some > 1).cumsum(1), x.exp().cumsum(1), (x == 0) & (counts == 1)
+
+    report = symshape.explain(fn, torch.randn(SIZES[0]))
+    assert report.totals()["kernels"] == report.totals()["graphs"] == 1
+    for size in SIZES:
+        _check(report.run, fn, torch.randn(size).mul(2).round().div(2))
+
+
+def test_a_loop_whose_values_depend_on_each_other() -> None:
+    """Two that need each other, one that needs these, and one that they need."""
+
+    def step(all_: tuple[Tensor, ...], one: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        first, second, largest, count = all_
+        later = count + (one > 0).long()
+        third = first * 0.5 + second * 0.25 + one + later
+        fourth = second * 0.5 - first * 0.25
+        return (third, fourth, torch.maximum(largest, third), later), third + largest
+
+    def start(x: Tensor) -> tuple[Tensor, ...]:
+        zeros = torch.zeros_like(x[0])
+        return zeros, zeros + 1, zeros - 1, zeros.long()
+
+    def expected(x: Tensor) -> Any:
+        current, found = start(x), []
+        for one in x:
+            current, y = step(current, one)
+            found.append(y)
+        return *current, torch.stack(found)
+
+    compiled = symshape.compile(lambda x: scan(step, start(x), x, dim=0))
+    for size in ((1,), (16,), (50,), (67,), (16, 1), (33, 5), (5, 33)):
+        x = torch.randn(size)
+        torch.testing.assert_close(tensors_of(compiled(x)), tensors_of(expected(x)))
+
+
 def test_a_loop_that_chooses_or_adds() -> None:
     """`scan` in kernels: what is carried is kept where a condition holds, is combined with itself, or both."""
 
