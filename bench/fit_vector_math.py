@@ -122,6 +122,12 @@ def _atanh_rest(z: mpf) -> mpf:
     return (2 * mp.atanh(s) - 2 * s) / s**3 if z > mpf("1e-12") else mpf(2) / 3 + z * 2 / 5
 
 
+def _atanh_tail(z: mpf) -> mpf:
+    """r with log((1 + s)/(1 - s)) = 2*s + s**3*(2/3 + z*r), z = s*s."""
+    s = mp.sqrt(z)
+    return ((2 * mp.atanh(s) - 2 * s) / s**3 - mpf(2) / 3) / z if z > mpf("1e-9") else mpf(2) / 5 + z * 2 / 7
+
+
 def _erfcx(t: mpf) -> mpf:
     """exp(a*a)*erfc(a) of t = (a - 2)/(a + 2)."""
     a = 2 * (1 + t) / (1 - t)
@@ -193,6 +199,7 @@ FITS: dict[str, Fit] = {
         single=False,
     ),
     "LOG_F64": Fit(_atanh_rest, 0, 0.0295, range(7), lambda z: mpf(1), single=False),
+    "ATANH_TAIL_F64": Fit(_atanh_tail, 0, 0.0295, range(9), lambda z: mpf(1), single=False),
     # in f64, for an f32 result
     "ATAN": Fit(
         lambda z: (_of_square(mp.atan, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 3,

@@ -193,7 +193,7 @@ class _RunningProduct(torch.autograd.Function):
         first = zero & (seen == 1)
         without = torch.where(first, 1, x).cumprod(ctx.dim)
         before = _sum_from_the_end(torch.where(seen == 0, gradient * result, 0), ctx.dim) / torch.where(zero, 1, x)
-        behind = _sum_from_the_end(torch.where(seen == 1, gradient * without, 0), ctx.dim)
+        behind = torch.where(seen == 1, gradient * without, 0).sum(ctx.dim, keepdim=True)
         at_first = torch.where(first, behind, 0)
         return torch.where(seen == 0, before, at_first), None, None
 

@@ -248,6 +248,48 @@ def test_logarithms_of_powers_are_exact() -> None:
     assert torch.equal(symshape.compile(torch.log10)(tens), torch.arange(23, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("level", ["native", "x86-64-v3", "x86-64-v2"])
+def test_pow_of_f64_of_any_bits(level: str) -> None:
+    """Against extended precision, in ulp; where a result is near overflow or underflow and where the base is near 1."""
+    if level not in (NATIVE, *held()):
+        pytest.skip("this processor lacks the instructions")
+    compiled = symshape.compile(torch.pow, options={"cpu": level})
+    generator = torch.Generator().manual_seed(3)
+    edges = torch.tensor([*SPECIAL, *EDGES_F64, 5e-324, 1e308, -1e308], dtype=torch.float64)
+    columns = torch.cartesian_prod(edges, edges)
+    patterns = torch.randint(-(1 << 62), 1 << 62, (20_000, 2), generator=generator).view(torch.float64)
+    base = torch.exp2(torch.rand(20_000, dtype=torch.float64, generator=generator) * 2100 - 1076)
+    near = 1 + torch.randn(20_000, dtype=torch.float64, generator=generator) * 0.2
+    bases = torch.cat([base, near.abs(), torch.rand(20_000, dtype=torch.float64, generator=generator) * 4])
+    logs = torch.rand(60_000, dtype=torch.float64, generator=generator) * 1460 - 748  # of results
+    x = torch.cat([columns[:, 0], patterns[:, 0], bases, bases])
+    y = torch.cat([columns[:, 1], patterns[:, 1], logs / bases.log(), logs / 100])
+    actual = compiled(x, y).numpy()
+    with numpy.errstate(all="ignore"):
+        expected = numpy.power(x.numpy().astype(numpy.longdouble), y.numpy().astype(numpy.longdouble))
+        rounded = numpy.power(x.numpy(), y.numpy())
+        errors = abs(actual.astype(numpy.longdouble) - expected) / numpy.spacing(abs(rounded))
+    same = (actual == rounded) | (numpy.isnan(actual) & numpy.isnan(rounded))
+    errors = numpy.where(same, 0, errors)
+    worst = int(numpy.nan_to_num(errors, nan=INF).argmax())
+    assert errors[worst] <= 1.0, (x[worst].item(), y[worst].item(), actual[worst], rounded[worst], errors[worst])
+    zeros = rounded == 0
+    assert (numpy.signbit(actual[zeros]) == numpy.signbit(rounded[zeros])).all()
+
+
+def test_powers_that_are_numbers_are_exact() -> None:
+    bases, exponents = torch.arange(-40, 41).double(), torch.arange(0, 11).double()
+    x, y = torch.cartesian_prod(bases, exponents).unbind(1)
+    whole = torch.tensor([float(int(a) ** int(b)) for a, b in zip(x.tolist(), y.tolist())], dtype=torch.float64)
+    small = whole.abs() < 2.0**53
+    assert torch.equal(symshape.compile(torch.pow)(x, y)[small], whole[small])
+    powers = torch.arange(-1074, 1024, dtype=torch.float64)
+    two = torch.full_like(powers, 2.0)
+    assert torch.equal(symshape.compile(torch.pow)(two, powers), torch.exp2(powers))
+    squares = torch.arange(1, 2000, dtype=torch.float64)
+    assert torch.equal(symshape.compile(torch.pow)(squares * squares, torch.full_like(squares, 0.5)), squares)
+
+
 def test_fmod_of_f64_is_exact() -> None:
     generator = torch.Generator().manual_seed(3)
     count = torch.randint(1, 10000, (4000,), generator=generator).double()

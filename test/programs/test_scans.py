@@ -95,6 +95,41 @@ def test_extrema_of_rows_that_rise_stay_or_do_both(dtype: torch.dtype) -> None:
         _check(compiled, fn, rows)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8])
+def test_extrema_of_points_that_are_apart(dtype: torch.dtype) -> None:
+    """Vectors of points are gathered, of several rows by turns; other numbers of rows and points are left over."""
+
+    def fn(x: Tensor) -> Any:
+        turned, steps = x.t(), x[:, ::2]
+        return turned.cummax(1), turned.cummin(1), steps.cummin(1), x[:, 0].cummax(0), x.t()[None].mul(2).cummax(2)
+
+    compiled = symshape.compile(fn)
+    for size in ((1, 1), (5, 4), (16, 3), (0, 4), (4, 1), (17, 9), (100, 33), (33, 100)):
+        x = torch.randn(size).mul(3).round()
+        x = x if dtype.is_floating_point else x.abs()
+        for rows in (x, x + torch.arange(size[0])[:, None] // 3):
+            rows = rows.to(dtype)
+            _check(compiled, fn, rows)
+            _check(compiled, fn, rows.t().contiguous().t())
+        if dtype.is_floating_point and x.numel() > 10:
+            x.view(-1)[:: x.numel() // 5] = torch.nan
+            for one, other in zip(tensors_of(compiled(x.to(dtype))), tensors_of(fn(x.to(dtype))), strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_scans_from_the_end(dtype: torch.dtype) -> None:
+    """Vectors are turned round, of points and of neighbouring rows; what is left of a vector too."""
+
+    def fn(x: Tensor) -> Any:
+        turned = x.flip(1), x.flip(0, 1), x.flip(0)
+        return [y.cumsum(dim) for y in turned for dim in (0, 1)], (x.flip(1) * 2).cumsum(1), x.flip(1)[:, 1:].cumsum(1)
+
+    compiled = symshape.compile(fn)
+    for size in ((1, 1), (5, 4), (0, 4), (4, 0), (4, 16), (17, 33), (70, 31), (8, 1000)):
+        _check(compiled, fn, torch.randn(size).mul(3).to(dtype))
+
+
 def test_scans_of_integers_wrap() -> None:
     """Points of a vector are combined in other brackets, which no integer shows."""
 
@@ -105,6 +140,47 @@ def test_scans_of_integers_wrap() -> None:
     for size in ((1, 1), (3, 16), (2, 31), (5, 100)):
         got, expected = compiled(x := torch.randint(-(2**62), 2**62, size)), fn(x)
         assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+def test_carried_values_of_several_kinds() -> None:
+    """A sum of floats is one point after the other; counts and extrema beside it, before it and behind it are not."""
+
+    def fn(x: Tensor) -> Any:
+        counts = (x > 0).cumsum(1)
+        some = torch.where(counts > 2, x, 0).cumsum(1)
+        return counts, some, (some > 1).cumsum(1), x.exp().cumsum(1), (x == 0) & (counts == 1)
+
+    report = symshape.explain(fn, torch.randn(SIZES[0]))
+    assert report.totals()["kernels"] == report.totals()["graphs"] == 1
+    for size in SIZES:
+        _check(report.run, fn, torch.randn(size).mul(2).round().div(2))
+
+
+def test_a_loop_whose_values_depend_on_each_other() -> None:
+    """Two that need each other, one that needs these, and one that they need."""
+
+    def step(all_: tuple[Tensor, ...], one: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        first, second, largest, count = all_
+        later = count + (one > 0).long()
+        third = first * 0.5 + second * 0.25 + one + later
+        fourth = second * 0.5 - first * 0.25
+        return (third, fourth, torch.maximum(largest, third), later), third + largest
+
+    def start(x: Tensor) -> tuple[Tensor, ...]:
+        zeros = torch.zeros_like(x[0])
+        return zeros, zeros + 1, zeros - 1, zeros.long()
+
+    def expected(x: Tensor) -> Any:
+        current, found = start(x), []
+        for one in x:
+            current, y = step(current, one)
+            found.append(y)
+        return *current, torch.stack(found)
+
+    compiled = symshape.compile(lambda x: scan(step, start(x), x, dim=0))
+    for size in ((1,), (16,), (50,), (67,), (16, 1), (33, 5), (5, 33)):
+        x = torch.randn(size)
+        torch.testing.assert_close(tensors_of(compiled(x)), tensors_of(expected(x)))
 
 
 def test_a_loop_that_chooses_or_adds() -> None:

@@ -3,7 +3,7 @@
 Carried values stay in registers, and threads take different rows: results do not depend on the number of threads. Where
 neighbouring rows are contiguous in memory (a scan along the first dim of a matrix), or a step is long, a unit is some
 vectors of rows. Else it is a row, of which a vector of points is loaded and stored at once (`scan_points`). Where the
-chain from point to point is latency-bound, several rows are interleaved.
+chain from point to point is latency-bound, or what is read is not contiguous, several rows are interleaved.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
-from symshape.codegen.cpu.schedule.sweep_order import weight
+from symshape.codegen.cpu.schedule.sweep_order import access_cost, weight
 from symshape.prover.numbers.expr import Expr, ceildiv, product
 
 _COPIES: Final = 4  # vectors of rows of a unit: whole cache lines of neighbours
 _LONG: Final = 12  # of a step, in cheap operations: from here on rows are worth reading with gathers
 _TURNS: Final = 4  # rows by turns: an addition waits for the one before as long as four take
+_TURNED: Final = 2  # the cost of a vector of neighbours that is turned round
 _FEW: Final = 2  # rows that take less time one by one than as a vector with gathers
 
 
@@ -71,15 +72,21 @@ def plan(kernel: LoopKernel, width: int) -> Plan:
     chain, _ = scan_points.recurrence(kernel)
     if parallel and sum(map(weight, chain)) >= _LONG:
         return Plan(kernel, parallel[-1], width, gathers=True)
-    if parallel and along is not None and scan_points.is_latency_bound(kernel):
+    is_latency_bound = scan_points.is_latency_bound(kernel)
+    if parallel and along is not None and is_latency_bound:
         return Plan(kernel, parallel[-1], _TURNS, along)
+    if reduced and along is None and not is_latency_bound and _lie_side_by_side(kernel, reduced[-1], "store"):
+        # Vectors of points are worth gathers. Neighbouring rows of a transposed tensor share cache lines.
+        return Plan(kernel, parallel[-1], _TURNS, reduced[-1]) if parallel else Plan(kernel, None, 1, reduced[-1])
     return Plan(kernel, None, 1, along)
 
 
-def _lie_side_by_side(kernel: LoopKernel, dim: Dim) -> bool:
-    accesses = [i for i in kernel.code if i.op in ("load", "store") and not i.row and i.address is not None]
-    steps = [i.address.coefficient(dim.name) for i in accesses if i.address is not None]
-    return all(step is not None and step.as_int() in (0, 1) for step in steps)
+def _lie_side_by_side(kernel: LoopKernel, dim: Dim, *kinds: str) -> bool:
+    """Whether all that is loaded and stored (or one of both) is contiguous along the dim or does not depend on it. What
+    is loaded may run backwards: the gradient of a sum along rows does."""
+    kinds = kinds or ("load", "store")
+    accesses = [i for i in kernel.code if i.op in kinds and not i.row and i.address is not None]
+    return all(access_cost(instr, dim.name) <= _TURNED for instr in accesses)
 
 
 Step = Callable[[list[list[str]]], list[list[str]]]

@@ -69,6 +69,7 @@ class _Chain:
     """The recurrence of some carried values. ``inside``: its instructions without those that carry; for each carry
     ``given`` is the number of the value before the point, ``made`` after it; ``wanted``: values that others read."""
 
+    carries: list[Carry]
     code: list[Instr]
     inside: list[Instr]
     given: list[int]
@@ -98,6 +99,11 @@ class _Chain:
         pairs = [(given, self.maker(k)) for k, given in enumerate(self.given)]
         return len(self.inside) == len(pairs) and all(combines(*pair) for pair in pairs)
 
+    @property
+    def is_latency_bound(self) -> bool:
+        """Whether it is computed point by point, each after the one before."""
+        return not self.is_independent_of_brackets and self.choices() is None
+
     def choices(self) -> list[tuple[int, int, bool]] | None:
         """For each carry (condition, value, whether it is selected if the condition holds); None if a carry is computed
         otherwise."""
@@ -118,60 +124,116 @@ class _Chain:
         return found
 
 
-def _chain(kernel: LoopKernel, code: list[Instr], others: list[Instr]) -> _Chain:
+def _chain(kernel: LoopKernel, code: list[Instr], carried: list[Carry]) -> _Chain:
     inside = [i for i in code if i.op not in ("carried", "carry")]
     inner = {number for instr in code for number in instr.results}
-    wanted = sorted({number for instr in others for number in instr.operands if number in inner})
+    wanted = sorted({number for instr in kernel.code if instr not in code for number in instr.operands} & inner)
     given = {i.carry: i.results[0] for i in code if i.op == "carried"}
     made = {i.carry: i.operands[0] for i in code if i.op == "carry"}
-    numbers = [one.number for one in carries(kernel)]
-    return _Chain(code, inside, [given[n] for n in numbers], [made[n] for n in numbers], wanted)
+    numbers = [one.number for one in carried]
+    return _Chain(carried, code, inside, [given[n] for n in numbers], [made[n] for n in numbers], wanted)
+
+
+def _chains(kernel: LoopKernel) -> list[_Chain]:
+    """The recurrence as one chain if it can be vectorised, else in parts: carried values that depend on each other are
+    one, after those that it depends on. A count beside a sum is then combined in the vector."""
+    code, _ = recurrence(kernel)
+    whole = _chain(kernel, code, carries(kernel))
+    if len(whole.carries) < 2 or not whole.is_latency_bound:
+        return [whole]
+    numbers = [one.number for one in whole.carries]
+    made = dict(zip(numbers, whole.made, strict=True))
+    depends = {carry: _depending(code, {given}) for carry, given in zip(numbers, whole.given, strict=True)}
+    needs = {one: {other for other in depends if made[one] in depends[other]} for one in depends}
+    for middle in needs:
+        for one in needs:
+            if middle in needs[one]:
+                needs[one] |= needs[middle]
+    parts = {frozenset({one, *(other for other in needs[one] if one in needs[other])}): needs[one] for one in needs}
+    found = []
+    for part in sorted(parts, key=lambda part: (len(parts[part] | part), min(part))):
+        inside = _needed(code, {made[carry] for carry in part}, set().union(*(depends[carry] for carry in part)))
+        own = [i for i in code if i in inside or (i.op in ("carried", "carry") and i.carry in part)]
+        found.append(_chain(kernel, own, [one for one in whole.carries if one.number in part]))
+    return found
+
+
+def _depending(code: list[Instr], start: set[int]) -> set[int]:
+    """The values that depend on those of ``start``, and these."""
+    found = set(start)
+    for instr in code:
+        if not found.isdisjoint(instr.operands):
+            found.update(instr.results)
+    return found
+
+
+def _needed(code: list[Instr], wanted: set[int], among: set[int]) -> list[Instr]:
+    """The instructions that compute the ``wanted`` values, of those whose results are ``among`` these."""
+    wanted, found = wanted & among, []
+    for instr in reversed(code):
+        if instr.op != "carried" and not wanted.isdisjoint(instr.results):
+            found.append(instr)
+            wanted.update(among.intersection(instr.operands))
+    return found
 
 
 def is_latency_bound(kernel: LoopKernel) -> bool:
-    """Whether a row is computed point by point, each after the one before."""
-    chain = _chain(kernel, *recurrence(kernel))
-    return not chain.is_independent_of_brackets and chain.choices() is None
+    """Whether something of a row is computed point by point, each after the one before."""
+    return any(chain.is_latency_bound for chain in _chains(kernel))
 
 
 def point(state: State, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
     """A point of a row, or of a vector of rows; returns the next carried values."""
-    return _step(state, kernel, [instr for instr in kernel.code if not instr.row], values, names)
+    return _step(state, carries(kernel), [instr for instr in kernel.code if not instr.row], values, names)
 
 
 def vector(state: State, along: Dim, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
     """A vector of points of one row; returns the next carried values. Values that do not depend on the point before are
-    computed for all points first, values that depend on carried ones last."""
-    code, others = recurrence(kernel)
-    chain = _chain(kernel, code, others)
+    computed for all points first, those that depend on carried ones after the chains that they need."""
+    chains, (code, others) = _chains(kernel), recurrence(kernel)
+    dependent, chained = [*code, *others], [instr for chain in chains for instr in chain.code]
+    waiting = [i for i in kernel.code if i in dependent and i not in chained and i.op != "carry"]
     state.lane = along.name
     for instr in kernel.code:
-        if not instr.row and instr not in code and instr not in others:
+        if not instr.row and instr not in dependent:
             instruction(state, instr, values)
-    state.lane = None
-    choices = chain.choices()
-    if chain.is_independent_of_brackets:
-        found = _combined(state, chain, values, names)
-    elif choices is not None:
-        found = _chosen(state, kernel, chain, choices, values, names)
-    else:
-        found = _one_by_one(state, kernel, chain, values, names)
-    dtypes = {number: instr.dtype for instr in code for number in instr.results}
-    for number, name in zip(chain.wanted, found[len(names) :], strict=True):
-        values[number] = Value(name, dtypes[number], uniform=False)
-    state.lane = along.name
-    for instr in others:
+    numbers, after = {one.number: k for k, one in enumerate(carries(kernel))}, list(names)
+    for chain in chains:
+        positions = [numbers[one.number] for one in chain.carries]
+        state.lane = None
+        found = _points(state, chain, values, [names[k] for k in positions])
+        state.lane = along.name
+        for k, name in zip(positions, found):
+            after[k] = name
+        dtypes = {number: instr.dtype for instr in chain.code for number in instr.results}
+        for number, name in zip(chain.wanted, found[len(positions) :], strict=True):
+            values[number] = Value(name, dtypes[number], uniform=False)
+        for instr in list(waiting):
+            if instr.op != "store" and values.keys() >= set(instr.operands):
+                instruction(state, instr, values)
+                waiting.remove(instr)
+    for instr in waiting:
         instruction(state, instr, values)
     state.lane = None
-    return found[: len(names)]
+    return after
 
 
-def _one_by_one(state: State, kernel: LoopKernel, chain: _Chain, values: Values, names: list[str]) -> list[str]:
+def _points(state: State, chain: _Chain, values: Values, names: list[str]) -> list[str]:
+    """The next carried values, then a vector of each wanted value."""
+    if chain.is_independent_of_brackets:
+        return _combined(state, chain, values, names)
+    choices = chain.choices()
+    if choices is not None:
+        return _chosen(state, chain, choices, values, names)
+    return _one_by_one(state, chain, values, names)
+
+
+def _one_by_one(state: State, chain: _Chain, values: Values, names: list[str]) -> list[str]:
     """The recurrence, point by point: the next carried values, then a vector of each wanted value."""
     found: dict[int, list[Value]] = {number: [] for number in chain.wanted}
     for k in range(state.width):
         at = {number: _element(state, values[number], k) for number in chain.read}
-        names = _step(state, kernel, chain.code, at, names)
+        names = _step(state, chain.carries, chain.code, at, names)
         for number in chain.wanted:
             found[number].append(at[number])
     return [*names, *(_gathered(state, elements) for elements in found.values())]
@@ -220,7 +282,6 @@ def _before(state: State, first: str, value: Value) -> str:
 
 def _chosen(
     state: State,
-    kernel: LoopKernel,
     chain: _Chain,
     choices: list[tuple[int, int, bool]],
     values: Values,
@@ -229,7 +290,7 @@ def _chosen(
     """Like `_one_by_one`, for selections, by speculation: if no point is selected when all start from the carried
     value, all do start from it; if each point is selected when it starts from the one before, it does."""
     writer, dtypes = state.writer, {n: i.dtype for i in chain.code for n in i.results}
-    carried = [types.register(one.dtype) for one in carries(kernel)]
+    carried = [types.register(one.dtype) for one in chain.carries]
     kinds = [*carried, *(state.vector(types.register(dtypes[number])) for number in chain.wanted)]
     bools = state.vector("i1")
 
@@ -249,7 +310,7 @@ def _chosen(
             found = writer.pure(f"{operation} {found}, {sign} : {bools}")
         return writer.pure(f"vector.reduction <{kind}>, {found} : {bools} into i1")
 
-    same, signs = outcome([Value(name, one.dtype) for name, one in zip(names, carries(kernel), strict=True)])
+    same, signs = outcome([Value(name, one.dtype) for name, one in zip(names, chain.carries, strict=True)])
 
     def changing() -> list[str]:
         new = [values[number] for _, number, _ in choices]
@@ -261,7 +322,7 @@ def _chosen(
             return [*ends, *(state.lanes(each[number]) for number in chain.wanted)]
 
         some = joined("arith.andi", "and", signs)
-        return writer.branch(some, kinds, last, lambda: _one_by_one(state, kernel, chain, values, names))
+        return writer.branch(some, kinds, last, lambda: _one_by_one(state, chain, values, names))
 
     some = joined("arith.ori", "or", signs)
     return writer.branch(
@@ -294,9 +355,9 @@ def _gathered(state: State, elements: list[Value]) -> str:
     return name
 
 
-def _step(state: State, kernel: LoopKernel, code: Sequence[Instr], values: Values, names: list[str]) -> list[str]:
+def _step(state: State, carried: list[Carry], code: Sequence[Instr], values: Values, names: list[str]) -> list[str]:
     """The instructions at one point; returns the next carried values."""
-    numbers = {one.number: i for i, one in enumerate(carries(kernel))}
+    numbers = {one.number: i for i, one in enumerate(carried)}
     after = list(names)
     for instr in code:
         if instr.op == "carried":

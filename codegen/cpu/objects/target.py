@@ -14,13 +14,14 @@ class Target:
     """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations of
     all widths cost no more than plain ones. ``scalef``: AVX-512's instruction of that name is available (needs 16
     lanes). ``converts_f16``: there are instructions that convert between f16 and f32. ``level``: the instructions that
-    LLVM may use, see `symshape/machine/instruction_sets.py`."""
+    LLVM may use, see `symshape/machine/instruction_sets.py`. ``fma``: ``math.fma`` is an instruction, else a call."""
 
     lanes: int
     fast_masks: bool
     scalef: bool
     converts_f16: bool = True
     level: str = cpu_level.NATIVE
+    fma: bool = True
 
 
 @cache
@@ -30,7 +31,7 @@ def target_of(level: str) -> Target:
     has = cpu_level.host_features() if level == cpu_level.NATIVE else set(cpu_level.features(level))
     wide = has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
     arm = platform.machine().lower() in ("aarch64", "arm64")  # converts without any extension
-    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level)
+    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level, arm or "fma" in has)
 
 
 def default() -> Target:

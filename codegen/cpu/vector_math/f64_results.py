@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from symshape.codegen.cpu.vector_math.floats import Floats
-from symshape.codegen.cpu.vector_math.functions_f64 import log_of, split_log
+from symshape.codegen.cpu.vector_math.functions_f64 import log_of, signed_power, split_log
 from symshape.machine import coefficients as fit
 
 # pi/2 in three parts. Up to 2**29 what is left of x after the first is exact: a multiple of 2**-53 below 1.
@@ -195,3 +195,61 @@ def log2(m: Floats, x: str) -> str:
 def log10(m: Floats, x: str) -> str:
     """The logarithm to base 10."""
     return _logarithm(m, x, _LOG10_E, _LOG10_2)
+
+
+_LN2 = (6.93147180559890330187e-01, 5.49792301870837115524e-14)  # the first times an exponent is exact: e_log.c
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+_Pair = tuple[str, str]  # their sum; the second is about what was lost when the first was rounded
+
+
+def _sum(m: Floats, large: str | float, small: str, low: str | float = 0.0) -> _Pair:
+    """large + small + low, where |large| >= |small|, or large is 0."""
+    high = m.add(large, small)
+    return high, m.add(m.sub(small, m.sub(high, large)), low)
+
+
+def _product(m: Floats, left: _Pair, right: _Pair) -> _Pair:
+    high = m.mul(left[0], right[0])
+    low = m.fma(left[0], right[0], m.sub(-0.0, high))
+    return high, m.fma(left[0], right[1], m.fma(left[1], right[0], low))
+
+
+def _log_pair(m: Floats, a: str) -> _Pair:
+    """The logarithm of a positive finite number: e*log(2) + s*(2 + z*(2/3 + z*tail)) with s = f/(2 + f) and z = s*s.
+    What the tail adds is so small that its rounding does not count; the rest is computed with pairs."""
+    tiny = m.compare("olt", a, 2.0**-1022)
+    whole, f = split_log(m, m.select(tiny, m.mul(a, 2.0**52), a))
+    e = m.add(m.to_float(whole), m.select(tiny, -52.0, 0.0))
+    divisor = _sum(m, 2.0, f)
+    inverse = m.div(1.0, divisor[0])
+    quotient = m.mul(f, inverse)
+    negative = m.sub(-0.0, quotient)
+    rest = m.fma(negative, divisor[1], m.fma(negative, divisor[0], f))
+    s = (quotient, m.mul(rest, inverse))
+    z = _product(m, s, s)
+    tail = m.mul(z[0], m.polynomial(fit.ATANH_TAIL_F64, z[0]))
+    term = _product(m, z, _sum(m, _TWO_THIRDS[0], tail, _TWO_THIRDS[1]))
+    high, low = _product(m, s, _sum(m, 2.0, *term))
+    return _sum(m, m.mul(e, _LN2[0]), high, m.fma(e, _LN2[1], low))
+
+
+def _exp_of_pair(m: Floats, high: str, low: str) -> str:
+    """e**(high + low); a power that is a f64 number comes out as that number."""
+    none = m.compare("olt", high, -745.1333)  # half of the smallest subnormal; see `functions._exp`
+    x = m.select(none, 0.0, m.op("arith.minimumf", high, 710.0))
+    n = m.op("math.roundeven", m.mul(x, 1.4426950408889634))
+    r, rest = _sum(m, m.fma(n, -_LN2_HIGH, x), m.fma(n, -_LN2_LOW, low))
+    p = m.add(r, m.fma(m.polynomial(fit.EXPM1_F64, r), m.mul(r, r), rest))
+    return m.select(none, 0.0, m.scale(m.add(p, 1.0), n))
+
+
+def pow(m: Floats, x: str, y: str) -> str:
+    """exp(y*log|x|) with a logarithm of twice the digits: y makes its error up to 745 times as large."""
+    a = m.abs(x)
+    logarithm = _log_pair(m, a)
+    high = m.mul(y, logarithm[0])
+    low = m.fma(y, logarithm[1], m.fma(y, logarithm[0], m.sub(-0.0, high)))
+    low = m.select(m.compare("olt", m.abs(high), 800.0), low, 0.0)  # not defined where the product is not finite
+    edge = m.both("ori", m.compare("oeq", a, 0.0), m.compare("uge", a, math.inf))
+    limit = m.mul(y, m.select(m.compare("oeq", a, 0.0), -math.inf, a))  # NaN for NaN
+    return signed_power(m, x, y, _exp_of_pair(m, m.select(edge, limit, high), m.select(edge, 0.0, low)))

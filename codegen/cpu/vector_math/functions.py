@@ -94,6 +94,11 @@ def _fmod(m: Floats, x: str, y: str) -> str:
     return m.if_any(large, lambda: call_libm(m.state, "fmod", [x, y], m.element, m.uniform), result)
 
 
+def _pow_f64(m: Floats, x: str, y: str) -> str:
+    """Its products of twice the digits are some 30 calls for each number where there is no instruction for them."""
+    return exact.pow(m, x, y) if m.state.target.fma else call_libm(m.state, "pow", [x, y], m.element, m.uniform)
+
+
 def _rsqrt(m: Floats, x: str) -> str:
     return m.div(1.0, m.op("math.sqrt", x))
 
@@ -137,6 +142,7 @@ _F64: dict[str, Expansion] = {
     "math.cosh": exact.cosh,
     "math.log2": exact.log2,
     "math.log10": exact.log10,
+    "math.powf": _pow_f64,
     "arith.remf": _fmod,
     "math.exp": wide.exp,
     "math.log": wide.log,
@@ -147,7 +153,6 @@ _LIBM = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 "
     "log log10 log1p log2 powf sin sinh tan tanh"
 ).split()
-_C_NAMES = {"powf": "pow", "arith.remf": "fmod"}
 _TABLES = {"f32": {**_ANY, **_F32}, "f64": {**_ANY, **_F64}}
 
 
@@ -155,8 +160,7 @@ def _expand(name: str, state: State, instr: Instr, names: list[str], element: st
     expansion = _TABLES[element].get(name)
     if expansion is not None:
         return expansion(Floats(state, element, uniform), *names)
-    function = name.removeprefix("math.")
-    return call_libm(state, _C_NAMES.get(function, function), names, element, uniform)
+    return call_libm(state, name.removeprefix("math."), names, element, uniform)
 
 
 OPERATIONS = {name: partial(_expand, name) for name in [*_ANY, "arith.remf", *(f"math.{f}" for f in _LIBM)]}

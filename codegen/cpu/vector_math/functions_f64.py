@@ -199,9 +199,14 @@ def erfc(m: Floats, x: str) -> str:
 
 
 def pow(m: Floats, x: str, y: str) -> str:
-    """exp(y*log|x|) with the sign and the special values of C99 F.9.4.4. The operands are f32 numbers."""
+    """exp(y*log|x|). The operands are f32 numbers."""
     a = m.abs(x)
-    power = exp(m, m.mul(y, log(m, a)))
+    return signed_power(m, x, y, exp(m, m.mul(y, log(m, a))))
+
+
+def signed_power(m: Floats, x: str, y: str, power: str) -> str:
+    """``power``, which is |x|**y, with the sign and the special values of C99 F.9.4.4."""
+    a = m.abs(x)
     whole = m.compare("oeq", m.op("math.trunc", y), y)
     half = m.mul(y, 0.5)
     odd = m.both("andi", whole, m.compare("one", m.op("math.trunc", half), half))
