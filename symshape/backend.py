@@ -42,6 +42,7 @@ from symshape.pipeline import DYNAMO, Timings, steps_on, timed
 from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
+from symshape.shared_inputs import in_eager_mode_if_shared
 from symshape.traced_graphs import backward_program, compile_traced
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -136,7 +137,10 @@ def _compiled_dynamo_graph(
                 run = aot_compile(gm, example_inputs, **callbacks)
                 _require_fit(parsed, graphs.staged)
                 track_sources(traced_env_of(gm))
-                run = gm if fakes else or_in_eager_mode(run, gm) if graphs.bases else run
+                if fakes:
+                    run = gm
+                else:
+                    run = or_in_eager_mode(run, gm) if graphs.bases else in_eager_mode_if_shared(run, gm)
                 return restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm)))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)

@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch._C._dynamo.guards import compute_overlapping_tensors
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor
 
 
 def aot_compile(
@@ -265,3 +267,25 @@ def mark_lasting(gm: torch.fx.GraphModule, arguments: Iterable[int]) -> None:
 def takes_boxed_arguments(run: Callable[..., Any]) -> None:
     """Tells AOTAutograd that a compiled function takes its arguments as one list, which it may clear."""
     run._boxed_call = True  # type: ignore[attr-defined]
+
+
+def written_arguments() -> list[int]:
+    """Positions of the arguments that the graph that AOTAutograd has just traced writes to; [] if it traced none."""
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return list(metadata.mutated_inp_runtime_indices) if metadata is not None else []
+
+
+def plain_tensors(gm: torch.fx.GraphModule) -> list[int]:
+    """Positions of the arguments of a Dynamo graph that are dense tensors and of no class of their own."""
+    values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    return [
+        i
+        for i, value in enumerate(values)
+        if isinstance(value, FakeTensor) and value.layout == torch.strided and not value.is_nested
+    ]
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have elements in the same memory. False is exact."""
+    return bool(compute_overlapping_tensors([one, other]))

@@ -70,6 +70,16 @@ def _check_message() -> str:
     return ""
 
 
+def reads_check_message(frame: Any) -> bool:
+    """Whether ``frame`` runs for the message of a ``torch._check`` that has not failed: it keeps the symbols, whose
+    numbers are known when it fails."""
+    while frame is not None:
+        if frame.f_code is _check_message.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
 @functools.cache
 def _shape_env_class() -> type:
     from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SIZES = "torch.fx.experimental.symbolic_shapes"
+FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 FUNCTIONAL = "torch._subclasses.functional_tensor.FunctionalTensorMode"
 NODE = "torch.fx.experimental.sym_node.SymNode"
 FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"

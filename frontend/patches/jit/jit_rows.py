@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.jit import generators, jit_tangents, jit_tracing
+from symshape.frontend.patches.jit import generators, jit_tangents, jit_texts, jit_tracing
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes, added
 from symshape.frontend.patches.python import packed_sequences
@@ -10,6 +10,7 @@ from symshape.frontend.patches.subgraphs import associative_scans
 from symshape.frontend.patches.torch_names import (
     ASSOCIATIVE,
     AUTOGRAD,
+    FUNCTIONAL_TENSOR,
     HIGHER_ORDER,
 )
 
@@ -157,5 +158,29 @@ ROWS: tuple[Patch, ...] = (
         generators.generators_are_not_made,
         "a generator created by the function would be created once, during the trace",
         (Exists("torch.Generator.device"),),
+    ),
+    Patch(
+        "texts of traced values",
+        ("function",),
+        (
+            *(f"{kind}.__repr__" for kind in jit_texts.NAMES),
+            *(added(f"{kind}.__format__") for kind in jit_texts.NAMES),
+            f"{FUNCTIONAL_TENSOR}.__repr__",
+            added(f"{FUNCTIONAL_TENSOR}.__format__"),
+        ),
+        jit_texts.texts_are_of_numbers,
+        "the text of a size would be that of its symbol, and that of a tensor would say nothing of its elements",
+        (
+            *(Takes(f"{kind}.__repr__", "self") for kind in jit_texts.NAMES),
+            Takes(f"{FUNCTIONAL_TENSOR}.__repr__", "self, tensor_contents"),
+        ),
+    ),
+    Patch(
+        "divmod of sizes",
+        ("function",),
+        tuple(added(f"{kind}.{name}") for kind in jit_texts.NAMES for name in ("__divmod__", "__rdivmod__")),
+        jit_texts.sizes_have_divmod,
+        "symbolic numbers have `//` and `%` only",
+        tuple(Exists(f"torch.SymInt.{name}") for name in ("__floordiv__", "__mod__", "__rmod__")),
     ),
 )

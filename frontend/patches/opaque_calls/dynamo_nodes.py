@@ -42,6 +42,8 @@ def comparisons_with_tensors(changes: Changes) -> None:
 @functools.cache
 def _or_tensor(usual: Callable[..., Any]) -> Callable[..., Any]:
     def create(cls: type, tx: Any, proxy: Any, sym_num: Any = None, **options: Any) -> Any:
+        if not isinstance(proxy, torch.fx.Proxy):  # computed of a condition that is passed on as False: abs(n > 1)
+            return VariableTracker.build(tx, proxy)
         found = utils.get_fake_value(proxy.node, tx) if sym_num is None else sym_num
         return wrap_fx_proxy(tx, proxy) if isinstance(found, torch.Tensor) else usual(tx, proxy, found, **options)
 

@@ -10,6 +10,7 @@ from symshape.frontend.patches.python import (
     absent_packages,
     backward_calls,
     broken_loops,
+    condition_operators,
     data_parallel,
     dictionaries,
     exception_texts,
@@ -339,6 +340,21 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
+        ),
+    ),
+    Patch(
+        "operators of conditions",
+        ("frame",),
+        (
+            *(f"torch.SymBool.{name}" for name in (*condition_operators.COMBINING, "__eq__")),
+            *(added(f"torch.SymBool.{name}") for name in condition_operators.ADDED),
+            added("torch.SymInt.__invert__"),
+        ),
+        condition_operators.conditions_have_operators,
+        "a SymBool lacks `^`, `==` with a bool, and what a bool has as an integer: `(x.shape[0] > 2) ^ True`",
+        (
+            *(Takes(f"torch.SymBool.{name}", "self, other") for name in condition_operators.COMBINING),
+            Takes("torch.sym_not", "a"),
         ),
     ),
     Patch(

@@ -1,0 +1,77 @@
+"""Operators between conditions on sizes, bools, numbers: eager mode's results, one graph where nothing is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import symshape
+
+Tensor = torch.Tensor
+SIZES = ((2, 5), (1, 4), (3, 3), (3, 4), (5, 1), (4, 2))
+
+
+def of_conditions(x: Tensor) -> Any:
+    tall, wide = x.shape[0] > 2, x.shape[1] > 3
+    inverted = tall
+    inverted ^= True
+    found = (tall ^ True, False ^ tall, tall ^ wide, tall == True, tall != wide, (tall == wide) | inverted)  # noqa: E712
+    return tuple(x * one for one in found)
+
+
+def with_numbers(x: Tensor) -> Any:
+    tall, wide, n = x.shape[0] > 2, x.shape[1] > 3, x.shape[1]
+    bits = [tall ^ 1, tall & 3, 6 | tall, tall & n, n | tall, n ^ tall, tall << 1, 1 << wide, 5 >> tall, ~tall, ~n]
+    sums = [-tall, abs(tall), tall / 2, 3 % (tall + 1), 2**tall, n**wide, tall == 1, tall != 0.5, tall == None]  # noqa: E711
+    return tuple(x + number for number in (*bits, *sums, tall < wide))
+
+
+def branch(x: Tensor) -> Tensor:
+    return x * 2 if (x.shape[0] > 2) ^ (x.shape[1] == 4) else x + 1
+
+
+def of_tensors_with_sizes(x: Tensor) -> Any:
+    return torch.ones(1, dtype=torch.bool) ^ (x.shape[0] > 2), x * ((x.shape[0] > 2) == (x.shape[1] > 3))
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    f.__name__: f for f in (of_conditions, with_numbers, branch, of_tensors_with_sizes)
+}
+
+
+@pytest.mark.parametrize("compiler", [symshape.compile, symshape.jit], ids=["compile", "jit"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results(name: str, compiler: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = compiler(PROGRAMS[name])
+    for rows, columns in SIZES:
+        x = torch.arange(1.0, rows * columns + 1).reshape(rows, columns)
+        torch.testing.assert_close(compiled(x), PROGRAMS[name](x), rtol=0, atol=0)
+
+
+def test_conditions_are_not_decided() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(of_conditions, fullgraph=True)
+    for shape in SIZES:
+        x = torch.ones(shape)
+        torch.testing.assert_close(compiled(x), of_conditions(x), rtol=0, atol=0)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_values_of_tensors() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+    def program(x: Tensor, i: Tensor) -> Tensor:
+        return x * (bool(i.item()) ^ True) + x * (bool(i.item()) == (x.shape[0] > 2))
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for rows, value in ((3, 1), (2, 0), (5, 0), (1, 7)):
+        x, i = torch.ones(rows, 2), torch.tensor(value)
+        torch.testing.assert_close(compiled(x, i), program(x, i), rtol=0, atol=0)
+    assert counters["stats"]["unique_graphs"] == 1
