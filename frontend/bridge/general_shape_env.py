@@ -287,8 +287,9 @@ class GeneralShapeEnv(ShapeEnv):
             if larger is not None:
                 self.uncacheable_answers += 1
                 return larger
-        if here is default and not is_of_few:
-            return None
+        if here is default and not is_of_few:  # a guard where larger sizes of these proportions are in another order
+            values = {symbol: (self.backed_var_to_val[symbol] + 1) * _PRIMES[0] for symbol in condition.free_symbols}
+            return default if _evaluated(condition, values) is here else None
         others = list(self._at_larger_hints(condition))
         for larger in others:
             if larger is default or default is None and larger is not here:

@@ -42,6 +42,13 @@ class FrameDecisions:
         default_factory=WeakKeyDictionary
     )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the modules: those of a copy are others."""
+        return {name: value for name, value in vars(self).items() if name != "module_sizes"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, module_sizes=WeakKeyDictionary())
+
 
 @dataclass(frozen=True)
 class Frame:

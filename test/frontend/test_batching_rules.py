@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -164,5 +165,6 @@ def test_the_users_own_words_stay() -> None:
     def refuses(x: Tensor) -> Tensor:
         raise ValueError(f"no {x}")
 
-    with pytest.raises(ValueError, match="FakeTensor"):
-        symshape.jit(refuses)(torch.randn(2))
+    x = torch.ones(2)
+    with pytest.raises(ValueError, match=re.escape(f"no {x}")):
+        symshape.jit(refuses)(x)

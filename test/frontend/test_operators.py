@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import pkgutil
 from collections.abc import Callable
 from typing import Any
@@ -77,15 +76,18 @@ OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
         lambda: opaque(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)
     ],
     "pack_convolution_weight": [lambda: (torch.randn(5, 3, 3, 2), 1), lambda: (torch.randn(6, 1, 3, 3), 6)],
-    "packed_convolution": [lambda: convolution(groups=1), lambda: convolution(groups=6, has_bias=False, low=0.0)],
+    "packed_convolution": [
+        lambda: convolution(groups=1, epilogue="add y a0"),
+        lambda: convolution(groups=6, has_bias=False, epilogue="low y 0.0; mul v0 a0"),
+    ],
 }
 
 
-def convolution(groups: int, has_bias: bool = True, low: float = -math.inf) -> tuple[Any, ...]:
+def convolution(groups: int, epilogue: str, has_bias: bool = True) -> tuple[Any, ...]:
     packed = torch.ops.symshape.pack_convolution_weight(torch.randn(6, 6 // groups, 3, 3), groups)
     sizes: tuple[Any, ...] = (6, [3, 3], [1, 2], [1, 0], [1, 1], groups)
     bias = torch.ones(6) if has_bias else None
-    return torch.randn(2, 6, 5, 7), packed, bias, torch.randn(2, 6, 5, 3), *sizes, low, math.inf
+    return torch.randn(2, 6, 5, 7), packed, bias, None, [torch.randn(2, 6, 5, 3)], *sizes, epilogue
 
 
 # Those that only IR calls, after tracing: they have no rule for traced values.
