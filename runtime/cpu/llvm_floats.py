@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
+from symshape.machine.float_functions import Floats
 from symshape.runtime.cpu.llvm_text import Function
 
 _INSTRUCTIONS: Final = {"arith.addf": "fadd", "arith.subf": "fsub", "arith.mulf": "fmul", "arith.divf": "fdiv"}
@@ -21,7 +21,7 @@ _INTEGERS: Final = {"addi": "add", "subi": "sub", "shli": "shl", "shrsi": "ashr"
 _SCALEF: Final = 16  # lanes of AVX-512's instruction
 
 
-class LlvmFloats:
+class LlvmFloats(Floats):
     """``Floats`` of `symshape/machine/float_functions.py`, in a function. ``declarations``: of what is called."""
 
     def __init__(self, function: Function, lanes: int) -> None:
@@ -61,31 +61,6 @@ class LlvmFloats:
         """NaN if one of them is: LLVM's own minimum orders zeros too, in three times as many instructions."""
         first = self.select(self.compare("uno", left, left), left, right)
         return self.select(self.compare(predicate, left, right), left, first)
-
-    def add(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.addf", left, right)
-
-    def sub(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.subf", left, right)
-
-    def mul(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.mulf", left, right)
-
-    def div(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.divf", left, right)
-
-    def fma(self, left: str | float, right: str | float, addend: str | float) -> str:
-        return self.op("math.fma", left, right, addend)
-
-    def abs(self, value: str) -> str:
-        return self.op("math.absf", value)
-
-    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
-        """Horner's scheme; the highest power first."""
-        result: str | float = coefficients[0]
-        for coefficient in coefficients[1:]:
-            result = self.fma(result, x, coefficient)
-        return self.name(result)
 
     def compare(self, predicate: str, left: str | float, right: str | float) -> str:
         return self._f.value(f"fcmp {predicate} {self.type} {self.name(left)}, {self.name(right)}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from symshape.codegen.cpu.emit.state import State
+from symshape.machine import float_functions
 
 
 @dataclass(frozen=True)
-class Floats:
+class Floats(float_functions.Floats):
     """Operations on values of one float type. Values are SSA names; Python numbers become constants."""
 
     state: State
@@ -39,7 +40,7 @@ class Floats:
     def integer_constant(self, value: int) -> str:
         return self.state.constant(value, self.integer) if self.uniform else self.state.splat(value, self.integer)
 
-    def _name(self, value: str | float) -> str:
+    def name(self, value: str | float) -> str:
         return value if isinstance(value, str) else self.constant(value)
 
     def _int_name(self, value: str | int) -> str:
@@ -47,39 +48,14 @@ class Floats:
 
     def op(self, name: str, *operands: str | float) -> str:
         """Any operation whose operands and result have the float type."""
-        return self.state.writer.pure(f"{name} {', '.join(map(self._name, operands))} : {self.type_}")
-
-    def add(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.addf", left, right)
-
-    def sub(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.subf", left, right)
-
-    def mul(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.mulf", left, right)
-
-    def div(self, left: str | float, right: str | float) -> str:
-        return self.op("arith.divf", left, right)
-
-    def fma(self, left: str | float, right: str | float, addend: str | float) -> str:
-        return self.op("math.fma", left, right, addend)
-
-    def abs(self, value: str) -> str:
-        return self.op("math.absf", value)
-
-    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
-        """Horner's scheme; the highest power first."""
-        result: str | float = coefficients[0]
-        for coefficient in coefficients[1:]:
-            result = self.fma(result, x, coefficient)
-        return self._name(result)
+        return self.state.writer.pure(f"{name} {', '.join(map(self.name, operands))} : {self.type_}")
 
     def compare(self, predicate: str, left: str | float, right: str | float) -> str:
-        return self.state.writer.pure(f"arith.cmpf {predicate}, {self._name(left)}, {self._name(right)} : {self.type_}")
+        return self.state.writer.pure(f"arith.cmpf {predicate}, {self.name(left)}, {self.name(right)} : {self.type_}")
 
     def select(self, condition: str, left: str | float, right: str | float) -> str:
         bools = "" if self.uniform else f"{self.state.vector('i1')}, "
-        pair = f"{self._name(left)}, {self._name(right)}"
+        pair = f"{self.name(left)}, {self.name(right)}"
         return self.state.writer.pure(f"arith.select {condition}, {pair} : {bools}{self.type_}")
 
     def cast(self, operation: str, value: str, source: str, target: str) -> str:
