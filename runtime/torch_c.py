@@ -24,6 +24,11 @@ empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # ty
 reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have elements in the same memory. False is exact."""
+    return bool(guards.compute_overlapping_tensors([one, other]))
+
+
 def storage_uses(storage: torch.UntypedStorage) -> int:
     """How many know a storage: tensors of any kind, and the Python object."""
     return int(torch._C._storage_Use_Count(storage._cdata))

@@ -11,7 +11,7 @@ import torch
 
 from symshape.activity import note
 from symshape.errors import CompileError, OptionError
-from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments, plain_tensors, written_arguments
 from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
@@ -42,7 +42,7 @@ from symshape.pipeline import DYNAMO, Timings, steps_on, timed
 from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
-from symshape.shared_inputs import in_eager_mode_if_shared
+from symshape.runtime.shared_inputs import in_eager_mode_if_shared
 from symshape.traced_graphs import backward_program, compile_traced
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -139,8 +139,10 @@ def _compiled_dynamo_graph(
                 track_sources(traced_env_of(gm))
                 if fakes:
                     run = gm
+                elif graphs.bases:
+                    run = or_in_eager_mode(run, gm)
                 else:
-                    run = or_in_eager_mode(run, gm) if graphs.bases else in_eager_mode_if_shared(run, gm)
+                    run = in_eager_mode_if_shared(run, gm, plain_tensors(gm), written_arguments())
                 return restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm)))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)

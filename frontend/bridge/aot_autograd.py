@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
-from torch._C._dynamo.guards import compute_overlapping_tensors
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
@@ -284,8 +283,3 @@ def plain_tensors(gm: torch.fx.GraphModule) -> list[int]:
         for i, value in enumerate(values)
         if isinstance(value, FakeTensor) and value.layout == torch.strided and not value.is_nested
     ]
-
-
-def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have elements in the same memory. False is exact."""
-    return bool(compute_overlapping_tensors([one, other]))

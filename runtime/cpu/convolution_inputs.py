@@ -22,10 +22,7 @@ def inputs(shape: Shape) -> str:
     first_row = f.div(first_piece, w.row_pieces)
     first_column = f.sub(first_piece, f.mul(first_row, w.row_pieces))
     skipped = f.sub("%start", f.mul(first_piece, size))
-    row_of_all = f.div("%pixel", w.out_width)
-    ox = f.variable("i64", f.sub("%pixel", f.mul(row_of_all, w.out_width)))
-    image = f.variable("i64", f.div(row_of_all, w.out_height))
-    oy = f.variable("i64", f.sub(row_of_all, f.mul(f.get(image, "i64"), w.out_height)))
+    ox, oy, image = _place_of_first(f, w)
     inner_height, inner_width = (
         f.sub(size, f.mul(f.sub(taps, "1"), dilation))
         for size, taps, dilation in (
@@ -73,6 +70,15 @@ def inputs(shape: Shape) -> str:
                         _copy_pieces(f, w, vectors, piece, size, source, to, None if inner else (y, x))
             _count_up(f, ox, w.out_width, oy, w.out_height, image)
     return f.text()
+
+
+def _place_of_first(f: Function, w: Words) -> tuple[str, str, str]:
+    """Variables for the column, the row and the image of the first pixel."""
+    row_of_all = f.div("%pixel", w.out_width)
+    ox = f.variable("i64", f.sub("%pixel", f.mul(row_of_all, w.out_width)))
+    image = f.variable("i64", f.div(row_of_all, w.out_height))
+    oy = f.variable("i64", f.sub(row_of_all, f.mul(f.get(image, "i64"), w.out_height)))
+    return ox, oy, image
 
 
 def _copy_scaled(f: Function, w: Words, vectors: Vectors, source: str, to: str, image: str) -> None:

@@ -155,17 +155,8 @@ def _plan(
     batch, inputs, height, width = shape
     kernel, stride = (kernel_height, kernel_width), (stride_height, stride_width)
     padding, dilation = (padding_height, padding_width), (dilation_height, dilation_width)
-    is_valid = min(*stride, *dilation) > 0 and min(padding) >= 0 and inputs % groups == 0
-    out_height, out_width = result_sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
-    if min(out_height, out_width) < 1:
-        weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
-        torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
-        raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
-    if scale is not None and not (
-        scales(kernel, padding, groups) and scale[0] in (1, batch) and scale[1:] == (inputs, 1, 1)
-    ):
-        raise ValueError(f"a convolution does not scale {list(shape)} by {list(scale)}")
-    result = (batch, channels, out_height, out_width)
+    result = _result_shape(shape, scale, channels, kernel, stride, padding, dilation, groups)
+    _, _, out_height, out_width = result
     following = _following(Epilogue.parse(epilogue), operands, result, level)
     values = {
         **following.words,
@@ -197,6 +188,31 @@ def _plan(
         pixels == 0,
         struct.pack(f"={len(WORDS) - len(ADDRESSES)}q", *(values.get(name, 0) for name in WORDS[len(ADDRESSES) :])),
     )
+
+
+def _result_shape(
+    shape: torch.Size,
+    scale: torch.Size | None,
+    channels: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> tuple[int, int, int, int]:
+    """RuntimeError, as PyTorch's, or ValueError where there is no such convolution."""
+    batch, inputs, _, _ = shape
+    is_valid = min(*stride, *dilation) > 0 and min(padding) >= 0 and inputs % groups == 0
+    out_height, out_width = result_sizes(shape, kernel, stride, padding, dilation) if is_valid else (0, 0)
+    if min(out_height, out_width) < 1:
+        weight = torch.empty(channels, max(inputs // groups, 1), *kernel)
+        torch.convolution(torch.empty(shape), weight, None, stride, padding, dilation, False, [0, 0], groups)
+        raise ValueError(f"no convolution of {list(shape)} in {groups} groups")  # if PyTorch has not said why
+    if scale is not None and not (
+        scales(kernel, padding, groups) and scale[0] in (1, batch) and scale[1:] == (inputs, 1, 1)
+    ):
+        raise ValueError(f"a convolution does not scale {list(shape)} by {list(scale)}")
+    return batch, channels, out_height, out_width
 
 
 @dataclass(frozen=True)

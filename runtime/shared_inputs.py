@@ -12,17 +12,19 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import overlap, plain_tensors, written_arguments
 from symshape.runtime.entries import apart
+from symshape.runtime.torch_c import overlap
 
 log = logging.getLogger("symshape.frames")
 
 
-def in_eager_mode_if_shared(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """``run``, just compiled from a Dynamo graph that got no bases; for inputs of which a written one overlaps another,
-    the graph itself."""
-    tensors = plain_tensors(gm)
-    written = [i for i in written_arguments() if i in tensors]
+def in_eager_mode_if_shared(
+    run: Callable[..., Any], eager: Callable[..., Any], tensors: Sequence[int], changed: Sequence[int]
+) -> Callable[..., Any]:
+    """``run``, just compiled from ``eager``, a graph that got no bases; for inputs of which a written one overlaps
+    another, ``eager``. ``tensors``: positions of the arguments that are dense tensors; ``changed``: of those that are
+    written to."""
+    written = [i for i in changed if i in tensors]
     others = [i for i in tensors if i not in written]
     if not written or len(tensors) < 2:
         return run
@@ -33,7 +35,7 @@ def in_eager_mode_if_shared(run: Callable[..., Any], gm: torch.fx.GraphModule) -
         if len(memory) == len(both) or not _are_shared([args[i] for i in written], [args[i] for i in others]):
             return run(*args)
         log.info("inputs share memory that is written to, unlike at the first call: the graph runs in eager mode")
-        return gm(*args)
+        return eager(*args)
 
     return call
 
