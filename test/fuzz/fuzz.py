@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ os.environ.setdefault("SYMSHAPE_STRICT", "1")  # what cannot be compiled is an e
 HERE = Path(__file__).parent
 FOLDER = Path("build/fuzz")
 LIMIT = 120  # seconds of processor time for one program
+MEMORY = 8 << 30  # bytes of address space: a statement that the generator tries may ask for a tensor of any size
 EACH = 100  # programs that one process runs
 
 
@@ -94,10 +96,16 @@ def work(seeds: list[int], focus: str = "") -> None:
     """In a process of its own: a line for each seed, before it is begun and when it is done."""
     import logging
 
+    hold_memory()
     logging.disable(logging.CRITICAL)
     for seed in seeds:
         print(json.dumps({"begun": seed}), flush=True)
         print(json.dumps(outcome(seed, focus)), flush=True)
+
+
+def hold_memory() -> None:
+    """An allocation beyond the limit is an error of its statement, and not the end of the process or of another one."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def run(seeds: list[int], focus: str = "") -> list[dict[str, Any]]:
@@ -196,6 +204,7 @@ def main() -> int:
     if given.file or given.program is not None:
         from source import Source
 
+        hold_memory()
         source = Source.parse(given.file.read_text()) if given.file else program_of(given.program, given.focus)
         return show(source, given.backend or backend_of(given.program or 0), not given.whole)
     if given.backend or given.whole:
