@@ -11,8 +11,15 @@ import torch
 
 from symshape.activity import note
 from symshape.errors import CompileError, OptionError
-from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments, plain_tensors, written_arguments
-from symshape.frontend.bridge.dynamo import takes_fake_tensors
+from symshape.frontend.bridge.aot_autograd import (
+    aot_compile,
+    base_arguments,
+    parts_of_bases,
+    plain_tensors,
+    written_arguments,
+    written_with_bases,
+)
+from symshape.frontend.bridge.dynamo import in_eager_mode, takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
@@ -139,10 +146,8 @@ def _compiled_dynamo_graph(
                 track_sources(traced_env_of(gm))
                 if fakes:
                     run = gm
-                elif graphs.bases:
-                    run = or_in_eager_mode(run, gm)
                 else:
-                    run = in_eager_mode_if_shared(run, gm, plain_tensors(gm), written_arguments())
+                    run = _for_inputs_that_share_memory(run, gm, example_inputs, graphs.bases)
                 return restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm)))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)
@@ -151,6 +156,18 @@ def _compiled_dynamo_graph(
             if not mark_failing_call(gm, error):
                 return restore_layouts(rebuild_nested(_as_calls(gm, error, parsed, reports, assumed)))
         replace_marked(gm)
+
+
+def _for_inputs_that_share_memory(
+    run: Callable[..., Any], gm: torch.fx.GraphModule, inputs: list[Any], bases: Sequence[torch.fx.GraphModule]
+) -> Callable[..., Any]:
+    """``run``, compiled from ``gm`` for ``inputs``, or eager mode where another overlap of inputs requires it.
+    ``bases``: the graph, if it takes bases in the place of inputs."""
+    eager, tensors = in_eager_mode(gm), plain_tensors(gm)
+    if not bases:
+        return in_eager_mode_if_shared(run, eager, tensors, written_arguments())
+    parts, written = parts_of_bases(bases[-1], inputs), written_with_bases(bases[-1], inputs)
+    return in_eager_mode_if_shared(or_in_eager_mode(run, eager), eager, tensors, sorted(written), parts)
 
 
 @dataclass
@@ -165,7 +182,9 @@ class _TracedGraphs:
     masks: list[MaskReport] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     staged: list[GraphReport] = field(default_factory=list)  # of graphs that a file of the option ``stage`` may be for
-    bases: list[torch.fx.GraphModule] = field(default_factory=list)  # graphs that take bases in the place of inputs
+    bases: list[torch.fx.GraphModule] = field(
+        default_factory=list
+    )  # the graph, if it takes bases in the place of inputs
 
     def forget(self) -> None:
         """Clears the state of the last trace, before the graph is traced again."""
@@ -281,5 +300,4 @@ def _as_calls(
     report = eager_graph_report(gm, error, options)
     if reports is not None:
         reports.append(report)
-    run: Callable[..., Any] = gm.forward
-    return run
+    return in_eager_mode(gm)

@@ -56,14 +56,14 @@ def _value(expr: Expr, values: dict[str, int]) -> int:
     return expr.evaluate(values) if known is None else known
 
 
-def or_in_eager_mode(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """``run``, compiled from a Dynamo graph; for inputs with other bases the graph itself."""
+def or_in_eager_mode(run: Callable[..., Any], eager: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, compiled from the Dynamo graph that ``eager`` runs; for inputs with other bases ``eager``."""
 
     def call(*args: Any) -> Any:
         try:
             return run(*args)
         except OtherBase:
             log.info("inputs share memory of another size than at the first call: the graph runs in eager mode")
-        return gm(*args)
+        return eager(*args)
 
     return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 
 def aot_compile(
@@ -269,10 +270,32 @@ def takes_boxed_arguments(run: Callable[..., Any]) -> None:
 
 
 def written_arguments() -> list[int]:
-    """Positions of the arguments that the graph that AOTAutograd has just traced writes to; [] if it traced none."""
+    """Positions of the arguments that the graph that AOTAutograd has just traced writes to; [] if it traced none. Bases
+    come first where there are any."""
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return list(metadata.mutated_inp_runtime_indices) if metadata is not None else []
+
+
+def parts_of_bases(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[set[int]]:
+    """For each base among the arguments of a graph, in their order, the positions of the traced ``inputs`` that are
+    parts of it."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    memory = {i: StorageWeakRef(x.untyped_storage()) for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+    known = (placeholders[i].meta["desc"].base_of.idx for i in base_arguments(gm))
+    return [{i for i, one in memory.items() if one == memory[part]} for part in known]
+
+
+def written_with_bases(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> set[int]:
+    """The same as ``written_arguments`` in positions of the traced ``inputs``, for a graph with bases: all parts of a
+    base that is written to are among them."""
+    from torch._functorch._aot_autograd.descriptors import PlainAOTInput
+
+    parts = parts_of_bases(gm, inputs)
+    described = [node.meta.get("desc") for node in gm.graph.find_nodes(op="placeholder")]
+    others = [one.idx for one in described if isinstance(one, PlainAOTInput)]
+    given = [*parts, *({i} for i in others)]
+    return set().union(*(given[i] for i in written_arguments()))
 
 
 def plain_tensors(gm: torch.fx.GraphModule) -> list[int]:

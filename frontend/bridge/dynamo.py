@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NoReturn
 
 import torch
 from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from symshape.frontend.bridge.fake_tensors import is_fake
 
@@ -86,6 +88,17 @@ def takes_fake_tensors(gm: torch.fx.GraphModule) -> bool:
     """Whether a Dynamo graph was traced for a call with tensors without memory. Their dispatch keys are guarded: calls
     with other tensors never reach it."""
     return any(is_fake(_given(node)) for node in gm.graph.find_nodes(op="placeholder"))
+
+
+def in_eager_mode(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """A function that runs Dynamo's graph operator by operator. The graph's own call prints a program's error before it
+    raises it."""
+
+    def run(*args: Any) -> Any:
+        _LazyGraphModule.force_recompile(gm)
+        return gm.forward(*args)
+
+    return run
 
 
 def _given(placeholder: torch.fx.Node) -> Any:

@@ -35,6 +35,7 @@ from symshape.frontend.opaque_calls.selection import users_operator
 from symshape.frontend.patches.aot_autograd.written_layouts import MemoryIsRead
 from symshape.frontend.patches.checks.torch_checks import constraint_error
 from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.python.condition_operators import with_decided_conditions
 from symshape.frontend.patches.registry import in_force, splitting
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
@@ -478,7 +479,8 @@ def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Funct
 
 def _replaced(function: Any, args: Any, kwargs: Any) -> Any:
     """The function to be traced for one that the call calls."""
-    return asserting(integer_parameters.replaced(function, args, kwargs), args, kwargs)
+    function = integer_parameters.replaced(with_decided_conditions(function, args, kwargs), args, kwargs)
+    return asserting(function, args, kwargs)
 
 
 def _explained(error: Exception, trace: Trace) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +39,23 @@ def of_tensors_with_sizes(x: Tensor) -> Any:
     return torch.ones(1, dtype=torch.bool) ^ (x.shape[0] > 2), x * ((x.shape[0] > 2) == (x.shape[1] > 3))
 
 
+def in_containers(x: Tensor) -> Any:
+    tall, wide = x.shape[0] > 2, x.shape[1] > 3
+    written = [1, 2]
+    written[tall] = 5
+    chosen = ([1, 2][tall], (3, 4)[wide], int("56"[tall]), {True: 7, False: 8}[wide], x.shape[tall], written[0])
+    return tuple(x * one for one in chosen), x[tall], x[[tall, wide][1] :], torch.tensor([tall, True])
+
+
+def as_numbers(x: Tensor) -> Any:
+    tall, wide = x.shape[0] > 2, x.shape[1] > 3
+    extremes = (max(tall, wide), min([tall, wide]), max(tall, wide, 2), min(tall, 0.5))
+    counts = (len(range(tall)), len([1, 2] * wide), math.sqrt(tall), float(wide), round(tall))
+    return tuple(x * one for one in (*extremes, *counts)), (x > 1) == max(tall, wide)
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
-    f.__name__: f for f in (of_conditions, with_numbers, branch, of_tensors_with_sizes)
+    f.__name__: f for f in (of_conditions, with_numbers, branch, of_tensors_with_sizes, in_containers, as_numbers)
 }
 
 
@@ -75,3 +91,28 @@ def test_values_of_tensors() -> None:
         x, i = torch.ones(rows, 2), torch.tensor(value)
         torch.testing.assert_close(compiled(x, i), program(x, i), rtol=0, atol=0)
     assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_identity_and_extremes_beside_sizes() -> None:
+    torch._dynamo.reset()
+
+    def program(x: Tensor) -> Tensor:
+        tall = x.shape[0] > 2
+        return x * ((tall is True) + 2 * (tall is not True)) + max(tall, x.shape[1]) + min(x.shape[0], tall)
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for shape in SIZES:
+        torch.testing.assert_close(compiled(torch.ones(shape)), program(torch.ones(shape)), rtol=0, atol=0)
+
+
+def test_values_of_tensors_as_integers() -> None:
+    torch._dynamo.reset()
+
+    def program(x: Tensor, i: Tensor) -> Tensor:
+        large = i.item() > 1
+        return x * [1, 2][large] + max(large, x.shape[0] > 2) * (3 if large is True else 4)
+
+    compiled = symshape.compile(program)
+    for rows, value in ((3, 1), (2, 2), (2, 0), (1, 7)):
+        x, i = torch.ones(rows, 2), torch.tensor(value)
+        torch.testing.assert_close(compiled(x, i), program(x, i), rtol=0, atol=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symshape.frontend.patches.jit import generators, jit_tangents, jit_texts, jit_tracing
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes, added
-from symshape.frontend.patches.python import packed_sequences
+from symshape.frontend.patches.python import condition_operators, packed_sequences
 from symshape.frontend.patches.subgraphs import associative_scans
 from symshape.frontend.patches.torch_names import (
     ASSOCIATIVE,
@@ -174,6 +174,14 @@ ROWS: tuple[Patch, ...] = (
             *(Takes(f"{kind}.__repr__", "self") for kind in jit_texts.NAMES),
             Takes(f"{FUNCTIONAL_TENSOR}.__repr__", "self, tensor_contents"),
         ),
+    ),
+    Patch(
+        "conditions as integers",
+        ("function",),
+        tuple(added(f"torch.SymBool.{name}") for name in ("__index__", "__float__", "__round__")),
+        condition_operators.conditions_are_integers,
+        "a bool is an integer, a SymBool is none: `[1, 2][x.shape[0] > 2]`",
+        (Exists("torch.SymBool.__bool__"),),
     ),
     Patch(
         "divmod of sizes",

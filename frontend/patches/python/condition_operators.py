@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from symshape.frontend.patches.patch import Changes
 
@@ -41,6 +42,43 @@ def conditions_have_operators(changes: Changes) -> None:
         changes.attribute(torch.SymBool, f"__{name}__", _of_integers(getattr(operator, name)))
     for name in _BINARY:
         changes.attribute(torch.SymBool, f"__r{name}__", _of_integers(getattr(operator, name), reflected=True))
+
+
+def conditions_are_integers(changes: Changes) -> None:
+    """Lets Python take a ``torch.SymBool`` where it takes a bool as the integer 0 or 1, which decides it: in
+    ``[1, 2][n > 2]``, ``range``, ``math.sqrt``."""
+    for name, number in (("__index__", int), ("__float__", float), ("__round__", int)):
+        changes.attribute(torch.SymBool, name, functools.partialmethod(_decided, number))
+
+
+def _decided(self: torch.SymBool, number: Callable[[bool], Any], _digits: int | None = None) -> Any:
+    return number(bool(self))
+
+
+def with_decided_conditions(function: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    """The function to be traced for one of PyTorch, of these arguments: one that takes bools as data or as an index is
+    given bools in the place of conditions. C++ knows no element type for a condition, and would index by its
+    integer."""
+    if function not in _OF_DATA or not any(isinstance(leaf, torch.SymBool) for leaf in tree_leaves((args, kwargs))):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map_only(torch.SymBool, bool, (args, kwargs))
+        return function(*args, **kwargs)
+
+    return call
+
+
+_OF_DATA = frozenset(
+    {
+        torch.tensor,
+        torch.as_tensor,
+        torch.asarray,
+        torch.Tensor.new_tensor,
+        torch.Tensor.__getitem__,
+        torch.Tensor.__setitem__,
+    }
+)
 
 
 def _combined(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:

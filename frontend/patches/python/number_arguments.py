@@ -2,23 +2,35 @@
 
 Integers given as tensors: C++ would read a fake tensor as a new symbol that no result binds, which PyTorch rejects
 (``F.pad(x, (0, n))`` with a tensor n). Booleans given as comparisons of sizes: C++ accepts no SymBool, so that the
-graph would break (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``).
+graph would break (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``). Neither do Dynamo's lists and
+its ``max``, where Python takes a bool as the integer that it is.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.variables import BaseListVariable, LazyVariableTracker, SymNodeVariable, VariableTracker
+from torch._dynamo.symbolic_convert import compare_op_handlers
+from torch._dynamo.variables import (
+    BaseListVariable,
+    BuiltinVariable,
+    ConstantVariable,
+    LazyVariableTracker,
+    SliceVariable,
+    SymNodeVariable,
+    VariableTracker,
+)
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.patches.patch import Changes
 
 _Make = Callable[[Any, Any], Any]
@@ -27,9 +39,13 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 def arguments_become_numbers(changes: Changes) -> None:
     """Calls ``item`` on tensors passed where every overload of an operator takes integers. Decides comparisons of sizes
-    passed where every overload takes a bool by a guard, as an ``if`` would."""
+    passed where every overload takes a bool, or Python an integer, by a guard, as an ``if`` would."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
+    changes.wrap(BuiltinVariable, "call_function", _of_builtins)
+    # Dynamo has bound the usual method of these when it was imported.
+    identities = {"is": BuiltinVariable(operator.is_), "is not": BuiltinVariable(operator.is_not)}
+    changes.items(compare_op_handlers, {name: one.call_function for name, one in identities.items()})
 
 
 @functools.cache
@@ -53,9 +69,50 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
+@functools.cache
+def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.fn in (operator.is_, operator.is_not) and any(map(_is_bool, args)):
+            args = [_decided(tx, arg) for arg in args]
+        elif self.fn in (max, min) and not kwargs:
+            args = _of_one_kind(tx, [_decided(tx, arg) for arg in args])
+        elif self.fn in (operator.getitem, operator.setitem) and len(args) > 1:
+            args = [args[0], _decided(tx, args[1]), *args[2:]]
+        return usual(self, tx, args, kwargs)
+
+    return call_function
+
+
+def _is_bool(variable: Any) -> bool:
+    return isinstance(variable, ConstantVariable) and isinstance(variable.as_python_constant(), bool)
+
+
+def _decided(tx: Any, variable: Any) -> Any:
+    """A constant for a comparison of backed sizes, also in a list, tuple or slice; other variables unchanged. The graph
+    breaks at one that depends on data."""
+    one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
+    if not isinstance(one, (BaseListVariable, SliceVariable)):
+        if isinstance(one, SymNodeVariable) and free_unbacked_symbols(one.sym_num):
+            if isinstance(one.sym_num, torch.SymBool):
+                unimplemented("a condition as a bool of Python", "it depends on data", None)
+        return _truth_value(tx, variable)
+    items = [_decided(tx, item) for item in one.items]
+    return variable if all(a is b for a, b in zip(items, one.items)) else one.clone(items=items)
+
+
+def _of_one_kind(tx: Any, variables: list[Any]) -> list[Any]:
+    """0 and 1 in the place of bools beside symbolic numbers, which are compared with numbers only."""
+    if not any(isinstance(one, SymNodeVariable) for one in variables):
+        return variables
+    return [VariableTracker.build(tx, int(one.as_python_constant())) if _is_bool(one) else one for one in variables]
+
+
 def _number_parameters_of_function(function: Any) -> Mapping[int | str, _Make]:
     """The parameters of a function of PyTorch that must be numbers, with their conversions; empty for others."""
     module = getattr(function, "__module__", None) or "torch"  # functions of torch._C have none
+    if module == "math":
+        return {0: _truth_value, 1: _truth_value}
     if not callable(function) or not module.startswith("torch"):
         return _NONE
     if isinstance(function, types.FunctionType):

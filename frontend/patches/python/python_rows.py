@@ -334,11 +334,17 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "arguments that are numbers",
         ("frame",),
-        (f"{IN_GRAPH}.call_function", f"{TENSOR}.call_method"),
+        (
+            f"{IN_GRAPH}.call_function",
+            f"{TENSOR}.call_method",
+            f"{VARIABLES}.builtin.BuiltinVariable.call_function",
+            "torch._dynamo.symbolic_convert.compare_op_handlers",
+        ),
         number_arguments.arguments_become_numbers,
-        "C++ reads a tensor argument as a new symbol that no result binds, an error, and rejects a SymBool",
+        "C++ reads a tensor argument as a new symbol that no result binds, an error, and like lists rejects a SymBool",
         (
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
         ),
     ),
