@@ -12,6 +12,8 @@ from symshape.artifact.call_text import module_named
 
 # What ``torch.nn.utils.rnn.pad_packed_sequence`` calls; the operator below it takes integers.
 PAD_PACKED: Any = torch._VF._pad_packed_sequence  # type: ignore[attr-defined]
+# What ``torch.nn.functional.pad`` calls; its parameter ``value`` is a float in C++.
+PAD: Any = torch._C._nn.pad
 
 
 def schema_of(target: Any) -> Any:

@@ -17,6 +17,8 @@ import torch
 GRADIENTS = frozenset(
     {
         "AddmmBackward0",  # whether an operand is transposed: of one column it does not matter
+        "CummaxBackward0",
+        "CumminBackward0",
         "CumsumBackward0",
         "LogcumsumexpBackward0",
         "MmBackward0",

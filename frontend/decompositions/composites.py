@@ -21,6 +21,7 @@ from symshape.frontend.bridge.running_operators import without_modes
 from symshape.frontend.bridge.shortcuts import run_in_full
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
+from symshape.frontend.decompositions.built_matrices import matrix_kernels
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
 from symshape.frontend.decompositions.packed_sequences import packed_kernels
@@ -69,6 +70,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.bilinear.default: _bilinear,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_nonempty),
+        **matrix_kernels(),
         **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
@@ -237,8 +239,10 @@ def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
+    """C++ asks of each part whether it is one of the longer ones."""
     sections = int(sections)  # so many results there are
-    if not has_unbacked_sizes(x) or sections < 1:
+    is_valid = sections > 0 and -x.dim() <= dim < x.dim()
+    if not is_valid or not (has_unbacked_sizes(x) or is_general(x.size(dim))):
         return usual(x, sections, dim)
     return _parts(x, [(x.size(dim) + sections - 1 - i) // sections for i in range(sections)], dim)
 

@@ -1,4 +1,4 @@
-"""Replacements for functions of PyTorch whose C++ takes an integer: a symbolic size stays symbolic.
+"""Replacements for functions of PyTorch whose C++ takes an integer or a float: a symbolic number stays symbolic.
 
 Each is written with functions that take symbolic sizes, and computes the same result. They are: the functions of
 ``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``, ``num_classes``), or
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from symshape.frontend.bridge.operators import PAD_PACKED
+from symshape.frontend.bridge.operators import PAD, PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
 from symshape.frontend.decompositions.packed_sequences import pad_packed
@@ -244,6 +244,12 @@ def as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -
     return torch.stack(made) if numbers is data else made[0]
 
 
+def pad(input: torch.Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> torch.Tensor:
+    """``torch.nn.functional.pad`` with a constant, which may be symbolic here."""
+    padded: torch.Tensor = torch.ops.aten.constant_pad_nd(input, pad, value)
+    return padded
+
+
 @dataclass(frozen=True)
 class Replacement:
     """A replacement. ``applies``: whether ``function`` replaces the usual one for these arguments."""
@@ -293,6 +299,15 @@ def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, An
 def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes")
     return isinstance(classes, torch.SymInt) and bool(args) and args[0].dtype == torch.int64
+
+
+def _has_symbolic_value(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether ``pad`` gets a symbolic constant. A float would be truncated for integers."""
+    x, _, mode, value = (*args, *[None] * 4)[:4]
+    x, mode, value = (kwargs.get(name, one) for name, one in (("input", x), ("mode", mode), ("value", value)))
+    if len(args) + len(kwargs) > 4 or mode not in (None, "constant") or not isinstance(x, torch.Tensor):
+        return False
+    return isinstance(value, torch.SymInt) or (isinstance(value, torch.SymFloat) and x.is_floating_point())
 
 
 def _has_symbolic_windows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -388,6 +403,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.as_tensor: Replacement(as_tensor, _has_symbolic_numbers),
     PAD_PACKED: Replacement(pad_packed, _always),
+    PAD: Replacement(pad, _has_symbolic_value),
+    torch.nn.functional.pad: Replacement(pad, _has_symbolic_value),
     torch.Tensor.__getitem__: GET_ITEM,
     torch.Tensor.__setitem__: SET_ITEM,
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),

@@ -95,6 +95,17 @@ def kroneckers(x: Tensor) -> tuple[Tensor, ...]:
     return torch.kron(x, x), x.kron(pair), torch.kron(pair[:, None, None], x), torch.kron(x, other=one)
 
 
+def padded(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    numbers = torch.arange(columns)
+    return (
+        F.pad(x, (1, 2), value=columns - 1),
+        F.pad(x, (0, rows, 1, 0), "constant", 1 / (columns + 1)),
+        F.pad(input=numbers, pad=(2, 0), value=-rows),
+        F.pad(numbers, [0, 1], value=rows),
+    )
+
+
 def spoken(x: Tensor) -> tuple[Tensor, ...]:
     """Signals that end where the frames do, before, and behind."""
     window, n = torch.hann_window(8), x.shape[-1]
@@ -147,7 +158,7 @@ def complex_numbers(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
-    "function", [spaced, filled, powers, windows, triangles, frequencies, classes, numbers, kroneckers]
+    "function", [spaced, filled, powers, windows, triangles, frequencies, classes, numbers, kroneckers, padded]
 )
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)

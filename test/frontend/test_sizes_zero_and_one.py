@@ -368,9 +368,18 @@ def _losses(x: torch.Tensor) -> torch.Tensor:
     return classes + F.mse_loss(x, x.sin()) + F.smooth_l1_loss(x, x.cos()) * F.huber_loss(x.exp(), x)
 
 
+def _built(x: torch.Tensor) -> torch.Tensor:
+    """Matrices whose C++ reads sizes as integers, and parts of which some are longer by one."""
+    parts = [part * (i + 1) for i, part in enumerate(x.tensor_split(3, 1))]
+    blocks = torch.block_diag(x, x[0], x[0].sum(), torch.arange(x.shape[1])).sin().sum()
+    vectors = torch.linalg.multi_dot((x, x.T, x[:, :0].sum(1).cos())).sum() + x.cummax(1)[0].cummin(1)[0].exp().sum()
+    powers = torch.linalg.vander(x, N=4).cos().sum() + torch.vander(x[0].detach(), 3, increasing=True).sum()
+    return torch.cat(parts, 1).sum() + blocks + vectors + powers + torch.vander(x[0].detach(), 4).sin().sum()
+
+
 @pytest.mark.sample(5)
 @pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
-@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses])
+@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses, _built])
 def test_shortcuts_of_few_elements_are_not_taken(
     function: Callable[..., torch.Tensor], wrap: Callable[..., Any], first: int
 ) -> None:
