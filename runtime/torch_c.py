@@ -34,6 +34,31 @@ def storage_uses(storage: torch.UntypedStorage) -> int:
     return int(torch._C._storage_Use_Count(storage._cdata))
 
 
+# The address of a tensor's memory. `data_ptr()` counts as a write (`watch_writes`), this does not.
+address_of: Callable[[torch.Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+
+
+def watch_writes(x: torch.Tensor) -> bool:
+    """Makes the memory of a tensor copy-on-write, with the tensor as its only user: it `is_watched` until somebody
+    writes there, or asks for its address to write to. Nothing is ever copied, and the address stays. False, and without
+    effect, for memory that PyTorch has not allocated for this process alone, and for memory that others know of, who
+    may have asked for the address before."""
+    if type(x) not in (torch.Tensor, torch.nn.Parameter) or storage_uses(x.untyped_storage()) != _USES_OF_ONE:
+        return False
+    with torch.no_grad():
+        try:
+            torch._lazy_clone(x.detach())  # is freed at once
+        except RuntimeError:  # memory of NumPy, of another process, of a file
+            return False
+    return is_watched(x)
+
+
+# Whether nobody has written to the memory of a tensor since `watch_writes`.
+is_watched: Callable[[torch.Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
+_only = torch.empty(1, device="cpu")
+_USES_OF_ONE: Final = storage_uses(_only.untyped_storage())  # of a storage that one tensor has
+
+
 def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
     """As ``reinterpret_tensor``, with the result registered as a view of ``x`` for autograd. ``offset``: in
     elements."""
