@@ -12,7 +12,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils.flop_counter import FlopCounterMode
 
 import symshape
@@ -54,46 +54,6 @@ def test_transforms(name: str, graphs: Callable[[], int]) -> None:
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x), transform(x), rtol=1e-4, atol=1e-5)
     assert graphs() <= 2  # sizes, and one
-
-
-def _linearized(x: Tensor) -> Any:
-    """With a tree of arguments, a tangent that is differentiated, and the function itself."""
-    value, push = linearize(lambda one, factor: {"sum": (one["x"].sin() * factor).sum(0)}, {"x": x}, x + 1)
-    return value, push({"x": x.exp()}, x)["sum"] + push({"x": x}, x)["sum"], linearize(torch.sin, x)[1]
-
-
-def test_linearisations(graphs: Callable[[], int]) -> None:
-    compiled = symshape.compile(_linearized, fullgraph=True)
-    for size in (5, 1, 3):
-        x, tangent = torch.randn(size, 4), torch.randn(size, 4)
-        found, expected = compiled(x), _linearized(x)
-        torch.testing.assert_close((*found[:2], found[2](tangent)), (*expected[:2], expected[2](tangent)))
-    assert graphs() == 1
-
-
-def test_linearisations_have_gradients_for_tangents_alone() -> None:
-    """PyTorch's derivative holds everything else as constants."""
-
-    def function(x: Tensor, weight: Tensor, tangent: Tensor) -> Tensor:
-        return linearize(lambda y: (y * weight).sin().sum(1), x)[1](tangent)
-
-    compiled = symshape.compile(function)
-    for which in ((True, False, True), (False, True, True), (False, False, True)):
-        leaves = [torch.randn(3, 4, requires_grad=one) for one in which]
-        found = [torch.autograd.grad(one(*leaves).sum(), leaves[2])[0] for one in (compiled, function)]
-        torch.testing.assert_close(*found)
-        result = [one(*leaves).sum() for one in (compiled, function)]
-        for leaf in leaves[:2]:
-            if leaf.requires_grad:
-                assert all(torch.autograd.grad(one, leaf, allow_unused=True) == (None,) for one in result)
-
-
-def test_tangents_that_do_not_fit() -> None:
-    function = lambda x, columns: linearize(torch.sin, x)[1](x[:, :columns])  # noqa: E731
-    for run in (symshape.compile(function), function):
-        torch.testing.assert_close(run(torch.ones(3, 4), 4), torch.ones(3, 4).cos())
-        with pytest.raises(RuntimeError, match=r"tangent:0 with shape torch.Size\(\[3, 2\]\) in flattened pytree"):
-            run(torch.randn(3, 4), 2)
 
 
 @pytest.mark.parametrize("chunk", [None, pytest.param(2, marks=pytest.mark.long)])

@@ -18,7 +18,6 @@ from symshape.frontend.patches.python import (
     input_views,
     integer_parameters,
     lazy_modules,
-    linearizations,
     named_tuples,
     number_arguments,
     number_functions,
@@ -484,19 +483,5 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch.nn.utils.rnn.pad_packed_sequence"),
         ),
         issue="pytorch/pytorch#162374",
-    ),
-    Patch(
-        "linearizations",
-        ("frame",),
-        (linearizations.LINEARIZE,),
-        linearizations.linearizations_are_traced,
-        "torch.func.linearize makes a module at each call, which Dynamo would compile at each call",
-        (
-            Takes("torch._dynamo.trace_rules.get_torch_obj_rule_map", ""),
-            Exists("torch._dynamo.variables.UserFunctionVariable"),
-            Takes("torch.func.linearize", "func, *primals"),
-            Takes("torch.func.jvp", "func, primals, tangents, strict, has_aux"),
-            Says("torch.func.linearize", "of the corresponding primal."),
-        ),
     ),
 )
