@@ -83,6 +83,13 @@ _OF_TRACED_VALUES = (
 )
 
 
+class TensorHasNoText(RuntimeError):
+    """A traced function prints a tensor, or uses its text otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__("the text of a tensor depends on its elements")
+
+
 def depends_on_values(error: BaseException) -> bool:
     """Whether an error of a trace means that the value of a tensor decides what to run."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException

@@ -125,6 +125,7 @@ class _Function(torch.nn.Module):
         _reject_new_attributes(flat, attributes)
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
         _reject_attributes(found, flat)
+        _reject_new_leaves(found, flat)
         self.outputs = []
         computed: list[Any] = []
         for value in map(_settled, found):
@@ -301,6 +302,27 @@ def _reject_attributes(results: Sequence[Any], given: Sequence[Any]) -> None:
                 f"a tensor that the function returns has the attribute {names[0]}: that of a compiled call has none",
                 next_step="return the value beside it, set it on what the call returns, or use symshape.compile",
             )
+
+
+def _reject_new_leaves(results: Sequence[Any], given: Sequence[Any]) -> None:
+    """CompileError if a tensor that becomes a leaf in the function is returned beside one that is computed from it:
+    both are results of one graph, in which neither has a gradient with respect to the other."""
+    tensors = [value for value in results if isinstance(value, torch.Tensor) and value.requires_grad]
+    made = {id(one) for one in tensors if one.is_leaf} - {id(one) for one in given}
+    pending = [one.grad_fn for one in tensors if made and one.grad_fn is not None]
+    seen = set(pending)
+    while pending:
+        node = pending.pop()
+        if id(getattr(node, "variable", None)) in made:
+            raise CompileError(
+                "a tensor that the function makes a leaf is returned beside one that is computed from it: a gradient "
+                "with respect to the leaf would not reach it",
+                next_step="make it a leaf before the call, differentiate in the function (torch.autograd.grad), or use "
+                "symshape.compile",
+            )
+        following = {one for one, _ in node.next_functions if one is not None} - seen
+        seen |= following
+        pending += following
 
 
 def _is_nested(value: Any) -> bool:

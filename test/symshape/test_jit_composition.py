@@ -320,6 +320,30 @@ def test_modules_that_a_function_names() -> None:
         close(one.encode(x), one.first(x).sin())
 
 
+def test_a_leaf_that_leaves_the_function() -> None:
+    """Both would be results of one graph, and the leaf have no gradient."""
+    w = torch.ones(4, requires_grad=True)
+
+    def both(x: torch.Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return leaf, {"loss": (leaf * 2).sum()}
+
+    with pytest.raises(CompileError, match="makes a leaf is returned beside one that is computed from it"):
+        symshape.jit(both)(torch.ones(3, 4))
+
+    def apart(x: torch.Tensor, w: torch.Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return leaf, x * w, w, torch.autograd.grad((leaf * x).sum(), leaf)[0]
+
+    jitted = symshape.jit(apart)
+    for size in (3, 1, 0):
+        leaf, product, same, gradient = jitted(torch.full((size, 4), 2.0), w)
+        assert leaf.is_leaf and leaf.requires_grad and same is w
+        (from_w,) = torch.autograd.grad(product.sum(), w)
+        torch.testing.assert_close(from_w, torch.full((4,), 2.0 * size))
+        torch.testing.assert_close(gradient, torch.full((size, 4), 2.0))
+
+
 def test_tensors_that_would_lose_their_gradient_and_classes_are_errors() -> None:
     weight = torch.rand(4, requires_grad=True)
     jitted = symshape.jit(lambda x: x * weight)
