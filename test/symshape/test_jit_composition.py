@@ -320,6 +320,15 @@ def test_modules_that_a_function_names() -> None:
         close(one.encode(x), one.first(x).sin())
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_sparse_arguments_are_errors(layout: torch.layout) -> None:
+    with pytest.raises(
+        symshape.SymshapeError, match=f"no guard can be made for an argument of type {layout} tensor"
+    ) as error:
+        symshape.jit(lambda s, x: s @ x)(torch.eye(3).to_sparse(layout=layout), torch.ones(3, 2))
+    assert "at: s\n" in str(error.value)
+
+
 def test_a_leaf_that_leaves_the_function() -> None:
     """Both would be results of one graph, and the leaf have no gradient."""
     w = torch.ones(4, requires_grad=True)
