@@ -39,7 +39,7 @@ from symshape.live_line import compiling
 from symshape.options import Options, require_mapping
 from symshape.policy import require_known
 from symshape.runtime.checks import holds
-from symshape.runtime.eager_errors import NoError, copy_of_tensor, error_instead
+from symshape.runtime.eager_errors import NoError, copy_of_input, error_instead
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 
@@ -155,7 +155,7 @@ class JitFunction:
         name symbols, in any case: CompileError if eager mode has none."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, values = self._state()
-        state = {name: copy_of_tensor(value) for _, name, value in entries.modules.tensors(values)}
+        state = {name: copy_of_input(value, traced) for _, name, value in entries.modules.tensors(values)}
 
         def run(*copies: Any) -> None:
             again, named = pytree.tree_unflatten(copies, spec)

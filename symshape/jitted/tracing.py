@@ -18,6 +18,7 @@ from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
 from symshape.frontend.bridge.tracing_errors import (
+    calls_backward,
     changes_leaf,
     depends_on_values,
     failed_check,
@@ -543,6 +544,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             f"PyTorch cannot run this call with symbolic sizes: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
             next_step="symshape.compile breaks the graph there",
+        )
+    if calls_backward(error):
+        return CompileError(
+            "backward() adds to the `grad` of parameters, which are no results of the function",
+            where=with_text(user_line(error)),
+            next_step="call it on what the function returns, use torch.autograd.grad, or use symshape.compile",
         )
     if changes_leaf(error):
         return CompileError(

@@ -329,6 +329,19 @@ def test_sparse_arguments_are_errors(layout: torch.layout) -> None:
     assert "at: s\n" in str(error.value)
 
 
+def test_backward_inside_is_an_error() -> None:
+    m = nn.Linear(4, 1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = m(x).square().sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(CompileError, match=r"backward\(\) adds to the `grad` of parameters") as error:
+        symshape.jit(step)(torch.ones(3, 4))
+    assert "loss.backward()" in str(error.value) and m.weight.grad is None
+
+
 def test_a_leaf_that_leaves_the_function() -> None:
     """Both would be results of one graph, and the leaf have no gradient."""
     w = torch.ones(4, requires_grad=True)
