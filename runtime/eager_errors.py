@@ -68,7 +68,7 @@ def error_instead(
         return None
     with torch.set_grad_enabled(traced and torch.is_grad_enabled()), torch.random.fork_rng(devices=[]), _silent(traced):
         try:
-            run(*(_copy(a, traced) if isinstance(a, torch.Tensor) else a for a in args))
+            run(*(copy_of_input(a, traced) if isinstance(a, torch.Tensor) else a for a in args))
         except Exception as found:  # noqa: BLE001 - whatever eager mode raises
             same = isinstance(error, type(found)) and (not traced or str(error) == str(found))
             return None if same or _has_no_rule(found) else found.with_traceback(None)
@@ -86,7 +86,7 @@ def _silent(traced: bool) -> Iterator[None]:
         yield
 
 
-def _copy(x: torch.Tensor, differentiated: bool) -> torch.Tensor:
+def copy_of_input(x: torch.Tensor, differentiated: bool) -> torch.Tensor:
     """A copy; with ``differentiated``, as much of a leaf as ``x``, and with its ``requires_grad``."""
     if not (differentiated and x.requires_grad):
         return copy_of_tensor(x)

@@ -66,6 +66,11 @@ def changes_leaf(error: BaseException) -> bool:
     return type(error) is RuntimeError and "change requires_grad flags of leaf variables" in str(error)
 
 
+def calls_backward(error: BaseException) -> bool:
+    """Whether an error of a trace without Dynamo means that the function calls ``backward``."""
+    return isinstance(error, RuntimeError) and "Cannot backprop through mirrored meta" in str(error)
+
+
 def met_symbols(error: BaseException) -> bool:
     """Whether an error of PyTorch means that it got a fake tensor or a symbol where it accepts none."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
@@ -81,6 +86,13 @@ _OF_TRACED_VALUES = (
     "SymBool",
     "SymFloat",
 )
+
+
+class TensorHasNoText(RuntimeError):
+    """A traced function prints a tensor, or uses its text otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__("the text of a tensor depends on its elements")
 
 
 def depends_on_values(error: BaseException) -> bool:

@@ -183,6 +183,9 @@ def _input(name: str, value: Any, spec: Any, position: int) -> Input:
         )
         raise SymshapeError(what, where=name, next_step=hint)
     if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            what = f"no guard can be made for an argument of type {value.layout} tensor"
+            raise SymshapeError(what, where=name, next_step="pass its indices and values, or use symshape.compile")
         dims = _dims(value.dim(), spec, name)
         return Input(name, value, dims, Leaf(position, value.dim(), value.is_contiguous()))
     if type(value) is int:

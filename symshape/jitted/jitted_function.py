@@ -28,6 +28,7 @@ from symshape.frontend.bridge.fake_tensors import has_own_functions, holds_tenso
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
+from symshape.frontend.bridge.tracing_errors import TensorHasNoText
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
 from symshape.graphs import FurtherGraph, Reason, log_further_graph, origin_at, origin_text
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
@@ -38,7 +39,7 @@ from symshape.live_line import compiling
 from symshape.options import Options, require_mapping
 from symshape.policy import require_known
 from symshape.runtime.checks import holds
-from symshape.runtime.eager_errors import NoError, copy_of_tensor, error_instead
+from symshape.runtime.eager_errors import NoError, copy_of_input, error_instead
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 
@@ -154,7 +155,7 @@ class JitFunction:
         name symbols, in any case: CompileError if eager mode has none."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, values = self._state()
-        state = {name: copy_of_tensor(value) for _, name, value in entries.modules.tensors(values)}
+        state = {name: copy_of_input(value, traced) for _, name, value in entries.modules.tensors(values)}
 
         def run(*copies: Any) -> None:
             again, named = pytree.tree_unflatten(copies, spec)
@@ -171,10 +172,11 @@ class JitFunction:
             line = user_line(error)
             if not line:  # of the gradients, which eager mode computes later
                 return
+            hint = _FOR_TEXTS if isinstance(error, TensorHasNoText) else "symshape.compile breaks the graph there"
             raise CompileError(
                 f"eager mode runs this call, a trace cannot: {(str(error).splitlines() or [type(error).__name__])[0]}",
                 where=with_text(line),
-                next_step="symshape.compile breaks the graph there",
+                next_step=hint,
             ) from error
         if found is not None:
             raise found from error
@@ -400,6 +402,12 @@ def _reason(entry: Entry, kind: InputClass, values: Sequence[Any], names: Sequen
     origins = {symbol: Origin.parse(symbol, source) for symbol, source in failing.sources}
     here = tuple((origin.name, str(readings[symbol])) for symbol, origin in origins.items() if symbol in readings)
     return Reason(number, _spoken(failing), here, *origin_text(origin_at(failing.location)))
+
+
+_FOR_TEXTS = (
+    "return the tensor and print it after the call; or use symshape.compile, which breaks the graph there, or the "
+    "function itself (`x.shape` and `x.dtype` have a text, printed once for each trace)"
+)
 
 
 def _is_leaf(value: Any) -> bool:

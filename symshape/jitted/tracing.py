@@ -18,6 +18,7 @@ from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
 from symshape.frontend.bridge.tracing_errors import (
+    calls_backward,
     changes_leaf,
     depends_on_values,
     failed_check,
@@ -125,6 +126,7 @@ class _Function(torch.nn.Module):
         _reject_new_attributes(flat, attributes)
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
         _reject_attributes(found, flat)
+        _reject_new_leaves(found, flat)
         self.outputs = []
         computed: list[Any] = []
         for value in map(_settled, found):
@@ -301,6 +303,27 @@ def _reject_attributes(results: Sequence[Any], given: Sequence[Any]) -> None:
                 f"a tensor that the function returns has the attribute {names[0]}: that of a compiled call has none",
                 next_step="return the value beside it, set it on what the call returns, or use symshape.compile",
             )
+
+
+def _reject_new_leaves(results: Sequence[Any], given: Sequence[Any]) -> None:
+    """CompileError if a tensor that becomes a leaf in the function is returned beside one that is computed from it:
+    both are results of one graph, in which neither has a gradient with respect to the other."""
+    tensors = [value for value in results if isinstance(value, torch.Tensor) and value.requires_grad]
+    made = {id(one) for one in tensors if one.is_leaf} - {id(one) for one in given}
+    pending = [one.grad_fn for one in tensors if made and one.grad_fn is not None]
+    seen = set(pending)
+    while pending:
+        node = pending.pop()
+        if id(getattr(node, "variable", None)) in made:
+            raise CompileError(
+                "a tensor that the function makes a leaf is returned beside one that is computed from it: a gradient "
+                "with respect to the leaf would not reach it",
+                next_step="make it a leaf before the call, differentiate in the function (torch.autograd.grad), or use "
+                "symshape.compile",
+            )
+        following = {one for one, _ in node.next_functions if one is not None} - seen
+        seen |= following
+        pending += following
 
 
 def _is_nested(value: Any) -> bool:
@@ -521,6 +544,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             f"PyTorch cannot run this call with symbolic sizes: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
             next_step="symshape.compile breaks the graph there",
+        )
+    if calls_backward(error):
+        return CompileError(
+            "backward() adds to the `grad` of parameters, which are no results of the function",
+            where=with_text(user_line(error)),
+            next_step="call it on what the function returns, use torch.autograd.grad, or use symshape.compile",
         )
     if changes_leaf(error):
         return CompileError(

@@ -320,6 +320,52 @@ def test_modules_that_a_function_names() -> None:
         close(one.encode(x), one.first(x).sin())
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_sparse_arguments_are_errors(layout: torch.layout) -> None:
+    with pytest.raises(
+        symshape.SymshapeError, match=f"no guard can be made for an argument of type {layout} tensor"
+    ) as error:
+        symshape.jit(lambda s, x: s @ x)(torch.eye(3).to_sparse(layout=layout), torch.ones(3, 2))
+    assert "at: s\n" in str(error.value)
+
+
+def test_backward_inside_is_an_error() -> None:
+    m = nn.Linear(4, 1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = m(x).square().sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(CompileError, match=r"backward\(\) adds to the `grad` of parameters") as error:
+        symshape.jit(step)(torch.ones(3, 4))
+    assert "loss.backward()" in str(error.value) and m.weight.grad is None
+
+
+def test_a_leaf_that_leaves_the_function() -> None:
+    """Both would be results of one graph, and the leaf have no gradient."""
+    w = torch.ones(4, requires_grad=True)
+
+    def both(x: torch.Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return leaf, {"loss": (leaf * 2).sum()}
+
+    with pytest.raises(CompileError, match="makes a leaf is returned beside one that is computed from it"):
+        symshape.jit(both)(torch.ones(3, 4))
+
+    def apart(x: torch.Tensor, w: torch.Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return leaf, x * w, w, torch.autograd.grad((leaf * x).sum(), leaf)[0]
+
+    jitted = symshape.jit(apart)
+    for size in (3, 1, 0):
+        leaf, product, same, gradient = jitted(torch.full((size, 4), 2.0), w)
+        assert leaf.is_leaf and leaf.requires_grad and same is w
+        (from_w,) = torch.autograd.grad(product.sum(), w)
+        torch.testing.assert_close(from_w, torch.full((4,), 2.0 * size))
+        torch.testing.assert_close(gradient, torch.full((size, 4), 2.0))
+
+
 def test_tensors_that_would_lose_their_gradient_and_classes_are_errors() -> None:
     weight = torch.rand(4, requires_grad=True)
     jitted = symshape.jit(lambda x: x * weight)

@@ -17,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from symshape.frontend.bridge.source_lines import is_users
 from symshape.frontend.bridge.trace_without_dynamo import reads_check_message
+from symshape.frontend.bridge.tracing_errors import TensorHasNoText
 from symshape.frontend.patches.patch import Changes
 
 _NUMBERS: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -58,7 +59,7 @@ def _of_tensor(is_asked: Callable[[FrameType], bool]) -> Callable[..., Any]:
         @functools.wraps(usual)
         def text(self: Any, *spec: str, **named: Any) -> str:
             if is_asked(sys._getframe(1)):
-                raise RuntimeError("the text of a tensor depends on its elements")
+                raise TensorHasNoText
             return usual(self, *spec, **named)
 
         return text
