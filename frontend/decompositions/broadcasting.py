@@ -50,7 +50,12 @@ def broadcasting_kernels() -> dict[Any, AutogradKernel]:
 def transformed_kernels() -> dict[Any, AutogradKernel]:
     """For ``transform_by``: as ``broadcasting_kernels``, without data-dependent assertions."""
     in_place = dict.fromkeys(_IN_PLACE, _pointwise_in_place)
-    more: dict[Any, AutogradKernel] = {aten.expand.default: _expand, aten.linalg_cross.default: _cross}
+    more: dict[Any, AutogradKernel] = {
+        aten.expand.default: _expand,
+        aten.linalg_cross.default: _cross,
+        aten.linalg_solve.default: _solve,
+        aten.linalg_solve_triangular.default: _solve_triangular,
+    }
     return {**dict.fromkeys(_POINTWISE, _pointwise), **in_place, **more}
 
 
@@ -329,6 +334,24 @@ def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> An
     if not valid or not bool(x.size(dim) == 3) or not bool(y.size(dim) == 3):
         return usual(x, y, dim=dim)
     return _pointwise(usual, x, y, dim=dim)
+
+
+def with_equal_batches(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    """Matrices whose other dims are broadcast: if they are differentiated, repeated where that may be needed."""
+    batches = [x.shape[:-2] for x in (a, b)]
+    if min(a.dim(), b.dim()) < 2 or not (a.requires_grad or b.requires_grad) or not _is_open(batches):
+        return [a, b]
+    whole = with_unknown_shapes(torch.broadcast_shapes)(*batches)
+    return [_repeat(x, [*whole, *x.shape[-2:]]) for x in (a, b)]
+
+
+def _solve_triangular(usual: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
+    return usual(*with_equal_batches(a, b), **how)
+
+
+def _solve(usual: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
+    """With one dim less ``b`` may be vectors."""
+    return usual(a, b, **how) if b.dim() == a.dim() - 1 else usual(*with_equal_batches(a, b), **how)
 
 
 def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

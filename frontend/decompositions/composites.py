@@ -21,6 +21,7 @@ from symshape.frontend.bridge.running_operators import without_modes
 from symshape.frontend.bridge.shortcuts import run_in_full
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
+from symshape.frontend.decompositions.broadcasting import repeated, with_equal_batches
 from symshape.frontend.decompositions.built_matrices import matrix_kernels
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
@@ -68,6 +69,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.nll_loss_nd.default: _nll_loss,
         aten.cross_entropy_loss.default: _cross_entropy,
         aten.bilinear.default: _bilinear,
+        aten.cdist.default: _cdist,
+        aten.cosine_similarity.default: _cosine_similarity,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_nonempty),
         **matrix_kernels(),
@@ -91,6 +94,18 @@ def _bilinear(
     products = torch.tensordot(x, weight, ([-1], [1])) * y.unsqueeze(-2)
     summed = products.sum(-1)
     return summed if bias is None else summed + bias
+
+
+def _cdist(usual: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return run_in_full(usual, *with_equal_batches(x, y), *args, **kwargs)
+
+
+def _cosine_similarity(usual: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """C++ asks of each size of operands that are broadcast whether it is 1."""
+    is_broadcast = x.dim() != y.dim() or not all(map(known_equal, x.shape, y.shape))
+    if is_broadcast and any(map(is_general, (*x.shape, *y.shape))):
+        x, y = torch.broadcast_tensors(*repeated([x, y]))
+    return usual(x, y, *args, **kwargs)
 
 
 def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
@@ -132,7 +147,6 @@ def _take_along_dim_wraps() -> bool:
 
 _WITH_SHORTCUTS = (
     aten.tensordot.default,
-    aten.cdist.default,
     aten.adaptive_avg_pool2d.default,  # of a size that may be 1: else it is known
     aten.adaptive_avg_pool3d.default,
 )

@@ -79,6 +79,27 @@ def _least_squares(
     return solution.squeeze(-1) if vector else solution, residuals, rank, values
 
 
+def _triangular_solution(
+    a: torch.Tensor, b: torch.Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> torch.Tensor:
+    """Column-major, but for a conjugate of a column-major matrix. PyTorch's rule guards on ``a`` being contiguous, as
+    every matrix of one element is, and on emptiness."""
+    name = "linalg.solve_triangular"
+    for x in (a, b):
+        _torch._check(x.dim() >= 2, lambda: f"{name}: The input tensor must have at least 2 dimensions.")
+    m, n = a.shape[-2:]
+    _torch._check(m == n, lambda: f"{name}: A must be batches of square matrices, but they are {m} by {n} matrices")
+    _torch._check(
+        n == b.shape[-2 if left else -1],
+        lambda: (
+            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({m}x{n} and {b.shape[-2]}x{b.shape[-1]})"
+        ),
+    )
+    sizes = [*_broadcast(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]]
+    return b.new_empty(sizes) if a.is_conj() and a.mT.is_contiguous() else _column_major(b, sizes)
+
+
 def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of ``cummax`` and ``cummin``. PyTorch's rule guards on emptiness."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
@@ -174,6 +195,7 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.cummax.default: _running_extremum,
     aten.cummin.default: _running_extremum,
     aten.linalg_lstsq.default: _least_squares,
+    aten.linalg_solve_triangular.default: _triangular_solution,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram_of_bins,
     aten._histogramdd_bin_edges.default: _edges,

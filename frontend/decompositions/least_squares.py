@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.operators import AutogradKernel, in_transform
+from symshape.frontend.decompositions.broadcasting import with_equal_batches
 
 aten: Any = torch.ops.aten
 
@@ -53,6 +54,8 @@ def _for_each_column(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def _lstsq(usual: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not in_transform()
+    if wanted and a.dim() == b.dim():
+        a, b = with_equal_batches(a, b)
     default = "gelsy" if a.device.type == "cpu" else "gels"
     if not wanted or (driver or default) == "gelsy" or a.size(-2) <= a.size(-1):
         return usual(a, b, rcond, driver=driver)

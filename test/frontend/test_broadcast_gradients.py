@@ -70,3 +70,33 @@ def test_part_of_size_one(name: str) -> None:
         expected.sum().backward()
         torch.testing.assert_close(actual, expected)
         torch.testing.assert_close(own.grad, other.grad)
+
+
+def _triangular(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.solve_triangular(a.tril(), b, upper=False)
+
+
+MATRICES: dict[str, Binary] = {
+    "solve": torch.linalg.solve,
+    "solve_triangular": _triangular,
+    "lstsq": lambda a, b: torch.linalg.lstsq(a, b).solution,
+    "cdist": lambda a, b: torch.cdist(a, b.mT),
+    "cosine_similarity": lambda a, b: torch.cosine_similarity(a, b[..., :1].mT, -1),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("first", [(3, 1), (1, 1)])
+def test_batches_of_size_one(name: str, first: tuple[int, int]) -> None:
+    """Of matrices, whose gradients have the batch of the result unless they are summed."""
+    function = MATRICES[name]
+    compiled = symshape.compile(function, options={"strict": True})
+    for left, right in (first, (3, 1), (1, 4), (2, 2)):
+        a = (torch.randn(left, 3, 3) / 4 + 2 * torch.eye(3)).requires_grad_()
+        b = torch.randn(right, 3, 2, requires_grad=True)
+        found = []
+        for run in (compiled, function):
+            result = run(a, b)
+            found.append((result, *torch.autograd.grad(result.sin().sum(), (a, b))))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

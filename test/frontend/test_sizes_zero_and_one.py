@@ -70,6 +70,12 @@ PROGRAMS: dict[str, Program] = {
     ),
     "logsumexp of infinities": (_columns, lambda x: (x * torch.inf).logsumexp(0)),
     "running extrema": (_columns, lambda x: sum(x.cummax(1)) + sum(x.cummin(0))),
+    "triangular": (
+        lambda n: (torch.randn(n, n) / 8 + 4 * torch.eye(n), torch.randn(n, 2)),
+        lambda a, b: torch.linalg.solve_triangular(a.tril(), b, upper=False) * 2,
+    ),
+    "cosines of all pairs": (_rows, lambda x: F.cosine_similarity(x[:, None], x[None], -1)),
+    "cosines with one": (lambda n: (torch.randn(n, 8), torch.randn(1, 8)), F.cosine_similarity),
     "roll": (_columns, lambda x: x.roll((1, -3), (1, 0)) + x.roll(2)),
     "roll of images": (lambda n: (torch.randn(2, n, n + 1, 3),), lambda x: x.roll((-2, 1), (1, 2)) - x.roll(1, 1)),
 }
