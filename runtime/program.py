@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import torch
 import torch.utils._pytree as pytree
@@ -26,11 +26,13 @@ from symshape.runtime.cpu.attention import tiled_attention
 from symshape.runtime.cpu.convolutions import convolution as packed_convolution
 from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.matrix_products import cpu_products
+from symshape.runtime.cpu.tape import Segment
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.number_functions import bit_length, has_integer_value
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
+from symshape.runtime.segments import Native, cut_segments
 from symshape.runtime.slices import call_by_slices, combine_slices
 from symshape.runtime.torch_c import differentiable_view, is_profiling, memory_of, reinterpret_tensor
 
@@ -76,17 +78,35 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
         call_by_slices(constant)
     products = _products(program.device, pad_products)
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
-    code = compile(program.source, _FILE, "exec")
 
     def load(own: Kernels) -> Run:
         given = {**namespace, **own}
-        exec(code, given)
+        exec(compile(program.source, _FILE, "exec"), given)
         run: Run = given["program"]
         return run
 
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
-    run = _with_user_lines(load(kernels), named, program.user_lines)
+    loaded = _with_segments(program, {**namespace, **kernels}, kernels) or load(kernels)
+    run = _with_user_lines(loaded, named, program.user_lines)
     return run if capture is None else _graphed(program, run, capture, slot_of)
+
+
+def _with_segments(program: Program, namespace: dict[str, Any], kernels: Kernels) -> Run | None:
+    """The program with its runs of native work as `Segment`s, if it has packed convolutions: other programs would win
+    little."""
+    convolutions = [name for name, target in program.targets.items() if target == _CONVOLUTION]
+    if not convolutions or program.device != "cpu":
+        return None
+    native = [name for name, kernel in kernels.items() if hasattr(kernel, "address")]
+    tree, names = cut_segments(program.source, Native(convolutions, native))
+    exec(compile(tree, _FILE, "exec"), namespace)
+    for name in names:
+        namespace[name] = Segment(namespace[name], native, convolutions)
+    run: Run = namespace["program"]
+    return run
+
+
+_CONVOLUTION: Final = "symshape.packed_convolution.default"
 
 
 def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor]]:
@@ -170,7 +190,7 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "symshape.draw_from_state": draw_from_state,
     "symshape.has_integer_value": has_integer_value,
     "symshape.mask_positions.default": mask_positions,
-    "symshape.packed_convolution.default": packed_convolution,
+    _CONVOLUTION: packed_convolution,
     "symshape.scatter.default": scatter,
     "symshape.select_at.default": select_at,
     "symshape.unravel_positions.default": unravel_positions,

@@ -1,7 +1,7 @@
 """The implementation of ``symshape::packed_convolution``: packing of weights, division of the work, call of the machine
 code.
 
-The sizes of a call determine the division (`_plan`); the machine code is the same for all sizes
+The sizes of a call determine the division (`plan_of`); the machine code is the same for all sizes
 (``convolution_code.py``). ``pack_weight`` runs when a parameter has changed (``runtime/parameter_constants.py``).
 """
 
@@ -80,7 +80,7 @@ def convolution(
     smaller than the filter; ValueError for tensors that are not of float32 or not of these sizes."""
     shapes = tuple([one.shape for one in operands]) if operands else ()
     scaled = None if scale is None else scale.shape
-    plan = _plan(x.shape, scaled, shapes, channels, *kernel, *stride, *padding, *dilation, groups, epilogue, level)
+    plan = plan_of(x.shape, scaled, shapes, channels, *kernel, *stride, *padding, *dilation, groups, epilogue, level)
     if x.stride() != plan.in_strides:
         x = _with_strides(x, plan.in_strides)
     if scale is not None:
@@ -118,12 +118,13 @@ def convolution(
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What follows from the sizes of a convolution. ``call``: the machine code; ``operand_strides``: those
-    of the epilogue's operands; ``added``: which of them the code of a tile adds; ``weights``: number of packed
-    elements; ``words``: see `WORDS`, those behind the addresses, as bytes."""
+class Plan:
+    """What follows from the sizes of a convolution. ``call``: the machine code, which is at ``address``;
+    ``operand_strides``: those of the epilogue's operands; ``added``: which of them the code of a tile adds;
+    ``weights``: number of packed elements; ``words``: see `WORDS`, those behind the addresses, as bytes."""
 
     call: Callable[[bytes], None]
+    address: int
     in_strides: tuple[int, ...]
     operand_strides: tuple[tuple[int, ...], ...]
     added: int | None
@@ -135,7 +136,7 @@ class _Plan:
 
 
 @lru_cache(maxsize=4096)
-def _plan(
+def plan_of(
     shape: torch.Size,
     scale: torch.Size | None,
     operands: tuple[torch.Size, ...],
@@ -151,7 +152,8 @@ def _plan(
     groups: int,
     epilogue: str,
     level: str,
-) -> _Plan:
+) -> Plan:
+    """``scale``, ``operands``: their shapes. RuntimeError and ValueError as `convolution`'s."""
     batch, inputs, height, width = shape
     kernel, stride = (kernel_height, kernel_width), (stride_height, stride_width)
     padding, dilation = (padding_height, padding_width), (dilation_height, dilation_width)
@@ -177,8 +179,10 @@ def _plan(
         values |= _dense_words(pixels, groups, values, code, scale is None)
         weights = groups * values["length"] * _round_up(channels // groups, code.lanes)
     values["parts"] += pixels * channels * following.steps // _GRAIN
-    return _Plan(
-        _function(level, "depthwise" if is_depthwise else "dense"),
+    entry = "depthwise" if is_depthwise else "dense"
+    return Plan(
+        _function(level, entry),
+        _loaded(level).address(entry),
         (height * width * inputs, 1, width * inputs, inputs),
         following.strides,
         following.added,
@@ -305,14 +309,14 @@ def _bits(real: float) -> int:
     return bits
 
 
-def _is_dense(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
-    """Whether a tensor has these strides; strides of dims of size 1 are ignored."""
-    return all(size == 1 or has == wanted for size, has, wanted in zip(x.shape, x.stride(), strides))
+def is_dense(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether a tensor has the wanted strides; strides of dims of size 1 are ignored."""
+    return all(size == 1 or has == want for size, has, want in zip(sizes, strides, wanted, strict=True))
 
 
 def _with_strides(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor, or a copy that has these strides."""
-    if _is_dense(x, strides):
+    if is_dense(x.shape, x.stride(), strides):
         return x
     return empty_strided_cpu(tuple(x.shape), strides, x.dtype).copy_(x)
 

@@ -44,7 +44,8 @@ class Library:
 
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """The C function ``void name(int64 *)`` as a callable that takes the int64s one by one; it releases the GIL
-        while it runs. OverflowError of the callable for an int of more than 64 bits."""
+        while it runs. Its attribute ``address`` is the C function's. OverflowError of the callable for an int of more
+        than 64 bits."""
         call = self.function_of_bytes(name)
         pack = struct.Struct(f"={arguments}q").pack
 
@@ -55,6 +56,7 @@ class Library:
                 raise _overflow(values) from None
             call(words)  # one argument: ctypes converts each by itself, ten times slower
 
+        function.address = self.address(name)  # type: ignore[attr-defined]
         return function
 
     def __del__(self) -> None:
