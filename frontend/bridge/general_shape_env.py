@@ -278,10 +278,13 @@ class GeneralShapeEnv(ShapeEnv):
             return default
         if condition in self.decided:
             return self.decided[condition]
+        larger = if_larger(condition) if asked_by else None
+        if larger is not None and larger is here:  # the environment can only know the same, which takes longer to find
+            self.uncacheable_answers += 1
+            return larger
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
         if asked_by:
-            larger = if_larger(condition)
             if larger is None:  # of a remainder, which is taken for a larger size as well
                 larger = _if_not_one(condition)
             if larger is not None:

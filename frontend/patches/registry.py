@@ -27,15 +27,17 @@ from symshape.frontend.patches.patch import Changes, Patch, Scope
 from symshape.frontend.patches.python import python_rows
 from symshape.frontend.patches.settings import Change
 from symshape.frontend.patches.sizes import size_rows
-from symshape.frontend.patches.speed import speed_rows
+from symshape.frontend.patches.speed import import_rows, speed_rows
 from symshape.frontend.patches.subgraphs import subgraph_rows
 from symshape.frontend.patches.unbacked import unbacked_rows
 
 # Title and module of each table; the module's docstring describes it in the reference. The order matters if rows of two
 # tables replace one function: a cache wraps the rules whose results it keeps (sizes before speed), and opaque calls
-# handle errors that other rows of `run_node` leave (sizes, checks, opaque calls).
+# handle errors that other rows of `run_node` leave (sizes, checks, opaque calls). Rows that replace decompositions
+# import Inductor's table first, so what makes that import faster comes before all of them.
 TABLES: tuple[tuple[str, ModuleType], ...] = (
     ("Settings", settings_rows),
+    ("Imports", import_rows),
     ("Inputs", input_rows),
     ("Sizes 0 and 1", size_rows),
     ("Nested tensors", nested_tensor_rows),

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 
 import symshape
 from symshape import backend
-from symshape.frontend.bridge import size_cache
+from symshape.frontend.bridge import general_shape_env, size_cache
 from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
 from symshape.frontend.bridge.size_cache import ATTRIBUTE, start_caching
 from symshape.frontend.patches.patch import Scope
@@ -88,6 +88,19 @@ def test_an_answer_without_a_guard_ends_with_a_guard_of_the_other_answer() -> No
         assert bool(quotient == 1) and len(env.guards) == 1
         assert guard_or_false(quotient == 1) and not guard_or_false(quotient != 1)
         assert len(env.guards) == 1
+
+
+def test_the_environment_is_not_asked_what_larger_sizes_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order of strides that the hints have too is that of larger sizes: what is known of them says no other."""
+    env: Any = GeneralShapeEnv()
+    a, b = _sizes(env)
+    asked: list[Any] = []
+    usual = GeneralShapeEnv._maybe_evaluate_static
+    monkeypatch.setattr(env, "_maybe_evaluate_static", lambda expr: asked.append(expr) or usual(env, expr))
+    monkeypatch.setattr(general_shape_env, "_layout_function", lambda: "ge")
+    larger, either = (a * b * 3 >= a).node.expr, (a * 3 >= b).node.expr
+    assert env._general_answer(larger, False) is True and not asked
+    assert env._general_answer(either, False) is not True and asked == [either]
 
 
 def test_symbols_of_an_expression_are_a_set_of_its_own() -> None:

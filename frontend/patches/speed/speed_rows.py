@@ -168,19 +168,6 @@ ROWS: tuple[Patch, ...] = (
         only_speed=True,
     ),
     Patch(
-        "lists of composite operators",
-        ("frame",),
-        ("torch._export.utils._materialize_cpp_cia_ops",),
-        needless_work.operators_are_listed_once,
-        "the table of decompositions creates objects for all composite operators once for each namespace",
-        (
-            Takes("torch._export.utils._materialize_cpp_cia_ops", ""),
-            Says("torch._export.utils._collect_all_valid_cia_ops_for_namespace", "_materialize_cpp_cia_ops"),
-            Exists("torch._C._dispatch_get_registrations_for_dispatch_key"),
-        ),
-        only_speed=True,
-    ),
-    Patch(
         "names in silent logs",
         ("frame",),
         ("torch._dynamo.symbolic_convert.get_funcname",),
