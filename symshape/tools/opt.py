@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symshape.errors import OptionError, StepFailure, SymshapeError
-from symshape.tools.command_line import Once, exit_status, forbid, given, read_input
+from symshape.tools.command_line import Once, exit_status, forbid, given, new_parser, read_input
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     from symshape.passes.framework.registry import TABLE
 
     epilog = f"A pass is a flag of its own: --canonicalize, --cse, --NAME='option=value ...'. Ours: {', '.join(TABLE)}."
-    parser = argparse.ArgumentParser("symshape-opt", description=__doc__, epilog=epilog, allow_abbrev=False)
+    parser = new_parser("symshape-opt", __doc__, epilog)
     for name, options, help_ in _FLAGS:
         parser.add_argument(name, help=help_, **options)
     return parser
