@@ -38,7 +38,7 @@ def test_every_package_is_listed() -> None:
 
 
 def test_the_tools_print_the_version_of_the_package() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    assert _settings()["project"]["version"] == VERSION
 
 
 def test_links_lead_to_the_folders() -> None:
