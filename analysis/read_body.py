@@ -13,6 +13,7 @@ from symshape.artifact.element_types import HALF
 from symshape.dialects.accessors import index_error, index_map, is_as_stored
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.kernels import INDEX_ERRORS
+from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr
@@ -112,7 +113,7 @@ class BodyReader:
         if not name.startswith(("arith.", "math.")) or len(op.results) != 1:
             raise KernelError(
                 f"{name} is not supported in a kernel",
-                where=str(op.location),
+                where=source_line(op.location),
                 next_step="lower the op to a library call instead",
             )
         values = tuple(self.value(value, body) for value in operands)
@@ -130,7 +131,7 @@ class BodyReader:
         if isinstance(scalar, Accumulator):
             raise KernelError(
                 "a reduction's accumulator is used outside its combination",
-                where=str(body.op.location),
+                where=source_line(body.op.location),
                 next_step="this is a bug of the lowering pass",
             )
         return scalar
@@ -158,7 +159,7 @@ class BodyReader:
             return self._scalar(value, body)
         raise KernelError(
             f"kernel uses a scalar that is not its own: {value}",
-            where=str(body.op.location),
+            where=source_line(body.op.location),
             next_step="this is a bug of the fusion pass",
         )
 
@@ -167,7 +168,7 @@ class BodyReader:
         if not isinstance(scalar, Expr):
             raise KernelError(
                 "affine.apply of an index that is data",
-                where=str(body.op.location),
+                where=source_line(body.op.location),
                 next_step="use arith operations on it",
             )
         return scalar
@@ -179,7 +180,7 @@ class BodyReader:
         if op.name not in _COMBINES.get(body.combiner, ()) or len(operands) != 2 or len(others) != 1:
             raise KernelError(
                 f"a reduction '{body.combiner}' combines with {op.name}",
-                where=str(op.location),
+                where=source_line(op.location),
                 next_step=f"known combinations: {_COMBINES}",
             )
         return Accumulator(self.value(others[0], body))
@@ -208,7 +209,7 @@ class BodyReader:
             return self._builder.emit("constant", (), dtype, row=body.row, value=value)
         raise KernelError(
             f"constant {attribute} in a kernel",
-            where=str(op.location),
+            where=source_line(op.location),
             next_step="scalars only: a tensor constant is a kernel input",
         )
 
@@ -218,7 +219,7 @@ class BodyReader:
         if arg is None:
             raise KernelError(
                 "tensor.extract from a value that is no kernel argument",
-                where=str(op.location),
+                where=source_line(op.location),
                 next_step="this is a bug of the fusion pass",
             )
         dtype = self._args[arg].dtype

@@ -27,6 +27,7 @@ from symshape.dialects.accessors import (
     splat_number,
 )
 from symshape.dialects.conditions import read_condition
+from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.views import read_domain, read_map
 from symshape.errors import KernelError
@@ -39,7 +40,6 @@ _BUG: Final = "this is a bug of the fusion pass"
 _IGNORED: Final = frozenset(
     {
         "func.func",
-        "func.return",
         "tensor.empty",
         "tensor.splat",
         "builtin.unrealized_conversion_cast",
@@ -158,10 +158,17 @@ class _KernelReader:
             self._read_store(op)
         elif name == "symshape.scatter":
             self._read_scatter(op)
+        elif name == "func.return":
+            self._check_results(op)
         elif name == "linalg.yield" or name in _IGNORED:  # the yield of a linalg.fill
             return
         elif not name.startswith(("arith.", "symshape.")):  # these are read with the head, or at their uses
             raise self._error(op, f"{name} is not supported in a kernel")
+
+    def _check_results(self, returned: Any) -> None:
+        for i, value in enumerate(returned.operands):
+            if isinstance(value.owner, ir.Block) or value.owner.name not in ("symshape.store", "symshape.scatter"):
+                raise self._error(returned, f"result {i} is not what a store or a scatter of the kernel writes")
 
     def finish(self) -> LoopKernel:
         code = self._builder.finish()
@@ -347,4 +354,4 @@ class _KernelReader:
             raise self._error(op, "indexing maps other than the identity and the projection to the parallel dims")
 
     def _error(self, op: Any, what: str) -> KernelError:
-        return KernelError(f"{self._name}: {what}", where=str(op.location), next_step=_BUG)
+        return KernelError(f"{self._name}: {what}", where=source_line(op.location), next_step=_BUG)

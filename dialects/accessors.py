@@ -19,6 +19,7 @@ _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
 SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
 MIXED = "mixed"
+KERNEL_KINDS: Final = ("pointwise", "reduction", SCAN, "scatter", MIXED)
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
 _AS_STORED = "symshape.as_stored"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
@@ -170,14 +171,19 @@ def new_kernel(
 
 
 def kernel_kind(function: Any) -> str:
-    """ "pointwise", "reduction", "scan", "scatter" or ``MIXED`` (a mixture of the kernels that it launches); "" for a
-    kernel written by hand without the attribute."""
+    """One of ``KERNEL_KINDS`` (``MIXED``: a mixture of the kernels that it launches); "" for a kernel written by hand
+    without the attribute."""
     return _text(function, _KIND) if _KIND in function.operation.attributes else ""
 
 
 def num_inputs(function: Any) -> int:
     """The number of a kernel's input tensors, which are its first arguments; the other tensors are destinations."""
     return _number(function, _NUM_INPUTS)
+
+
+def num_outputs(function: Any) -> int:
+    """The number of a kernel's destinations, which are the tensors after its inputs."""
+    return _number(function, _NUM_OUTPUTS)
 
 
 def in_place_of(function: Any) -> list[tuple[int, int]]:

@@ -7,7 +7,9 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.sizes import Sizes
+from symshape.dialects.locations import source_line
+from symshape.dialects.sizes import Sizes, described
+from symshape.errors import CompileError
 from symshape.prover.numbers.atoms import Symbol
 from symshape.prover.numbers.condition import (
     FALSE,
@@ -137,8 +139,9 @@ def _multiples(sizes: Sizes, comparison: Any) -> Condition | None:
 
 
 def condition_of(sizes: Sizes, value: ir.Value) -> Condition:
-    """The condition that an ``i1`` value computes. ValueError when it is not arithmetic on sizes."""
+    """The condition that an ``i1`` value computes. CompileError, with its location, if it is not arithmetic on
+    sizes."""
     condition = read_condition(sizes, value)
     if condition is None:
-        raise ValueError(f"not a condition over sizes: {value}")
+        raise CompileError(f"{described(value)} is no condition over sizes", where=source_line(value.location))
     return condition

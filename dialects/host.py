@@ -21,6 +21,7 @@ from symshape.dialects.accessors import (
     callee_of,
     carried_count,
     collective_number,
+    is_kernel,
     is_layer,
     is_subgraph,
     is_wait,
@@ -107,8 +108,6 @@ class CallOp(ir.OpView):
     def verify_invariants(self) -> bool:
         if not _has(self, target=ir.StringAttr, arguments=ir.StringAttr):
             return False
-        if "result_indices" in self.operation.attributes and not _has(self, result_indices=ir.DenseI64ArrayAttr):
-            return False
         text, given, indices = self.arguments, len(self.operation.operands), self.result_indices
         if not self.target:
             return bad(self, "has an empty target")
@@ -154,8 +153,8 @@ class LaunchOp(ir.OpView):
         if not _has(self, callee=ir.FlatSymbolRefAttr):
             return False
         function = _find_function(self, self.callee)
-        if function is None:
-            return bad(self, f"callee @{self.callee} is no function of this module")
+        if function is None or not is_kernel(function):
+            return bad(self, f"callee @{self.callee} is no function of this module with an attribute 'symshape.kernel'")
         inputs, results = function.type.inputs, function.type.results
         return _fit(self, "operand", [v.type for v in self.operation.operands], inputs, self.callee) and _fit(
             self, "result", [v.type for v in self.operation.results], results, self.callee
@@ -311,8 +310,6 @@ class ScanOp(ir.OpView):
     def verify_invariants(self) -> bool:
         if not _has(self, body=ir.FlatSymbolRefAttr, carried=ir.IntegerAttr, sliced=ir.IntegerAttr):
             return False
-        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
-            return False
         (name,), carried, sliced = subgraphs_of(self), carried_count(self), sliced_count(self)
         given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
         if carried < 0 or sliced < 1 or carried + sliced > len(given):
@@ -370,8 +367,6 @@ class AssociativeScanOp(ir.OpView):
 
     def verify_invariants(self) -> bool:
         if not _has(self, combine=ir.FlatSymbolRefAttr, carried=ir.IntegerAttr, sliced=ir.IntegerAttr):
-            return False
-        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
             return False
         (name,), sliced = subgraphs_of(self), sliced_count(self)
         given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
@@ -441,9 +436,6 @@ class AttentionOp(ir.OpView):
 
     def verify_invariants(self) -> bool:
         if not _has(self, scores=ir.FlatSymbolRefAttr, weights=ir.FlatSymbolRefAttr, lists=ir.IntegerAttr):
-            return False
-        optional: dict[str, Any] = {"written": ir.DenseI64ArrayAttr, "whole": ir.FlatSymbolRefAttr}
-        if not _has(self, **{key: kind for key, kind in optional.items() if key in self.operation.attributes}):
             return False
         given, count = [v.type for v in self.operation.operands], lists_count(self)
         if count not in (2, 4) or len(given) < 5 + count:

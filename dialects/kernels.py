@@ -112,7 +112,12 @@ class ScatterOp(Op, name="scatter", traits=[ext.Pure]):
     result: ext.Result[ir.RankedTensorType]
 
     def verify_invariants(self) -> bool:
+        if not all(isinstance(dim, ir.IntegerAttr) for dim in self.dims):
+            return bad(self, f"dims {self.dims} are not all integers")
         dest, dims = ir.RankedTensorType(self.dest.type), [ir.IntegerAttr(dim).value for dim in self.dims]
+        space = ir.RankedTensorType(self.value.type).rank
+        if not all(-1 <= dim < space for dim in dims):
+            return bad(self, f"dims {dims} are not all -1 or a dim of the value, which has rank {space}")
         if self.combiner.value not in SCATTERS:
             return bad(self, f"combiner '{self.combiner.value}' is none of {', '.join(SCATTERS)}")
         if len(dims) != dest.rank or dims.count(-1) != len(self.indices):
@@ -157,7 +162,8 @@ class CheckIndexOp(Op, name="check_index", traits=[ext.Pure], optional=("error",
     result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
 
     def verify_invariants(self) -> bool:
-        if self.error is not None and ir.StringAttr(self.error).value not in INDEX_ERRORS:
+        error = self.error
+        if error is not None and not (isinstance(error, ir.StringAttr) and error.value in INDEX_ERRORS):
             return bad(self, f"error {self.error} is none of {', '.join(filter(None, INDEX_ERRORS))}")
         return bool(self.message.value) or bad(self, "has an empty message")
 

@@ -187,7 +187,7 @@ class PlanSizes(Sizes):
         return super().read(op)
 
     def condition(self, value: ir.Value) -> Condition:
-        """The condition of an ``i1`` value. ValueError if it is not arithmetic on sizes."""
+        """The condition of an ``i1`` value. CompileError if it is not arithmetic on sizes."""
         return condition_of(self, value)
 
     def _atom(self, atom: Any) -> ir.Value:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from torch_mlir import ir
 
 from symshape.dialects.accessors import symbol_name
 from symshape.dialects.foreign_tensors import Foreign, foreign_of
+from symshape.dialects.locations import source_line
+from symshape.errors import CompileError
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 from symshape.prover.numbers.facts import INT64_MAX
 
@@ -40,6 +42,27 @@ class Layout:
     offset: Expr
 
 
+def described(value: ir.Value) -> str:
+    """What a value is, for messages: "an argument", "a result of 'arith.addi'"."""
+    return "an argument" if isinstance(value.owner, ir.Block) else f"a result of '{value.owner.name}'"
+
+
+def _line(value: ir.Value) -> str:
+    return source_line(value.location)
+
+
+class Layouts(dict[ir.Value, Layout]):
+    """Layouts by tensor. CompileError, with the tensor's location, for one without a ``symshape.bind``, or with one of
+    sizes that are not arithmetic on symbols."""
+
+    def __missing__(self, tensor: ir.Value) -> NoReturn:
+        raise CompileError(
+            f"nothing says the layout of {described(tensor)}, {tensor.type}",
+            where=_line(tensor),
+            next_step="give it a symshape.bind before it is used, of sizes that symbols are computed from",
+        )
+
+
 class Sizes:
     """Reads and writes the symbolic sizes of one block (``block``: a function's entry block)."""
 
@@ -48,14 +71,14 @@ class Sizes:
         self._exprs: dict[ir.Value, Expr] = {}
         self._values: dict[Expr, ir.Value] = {}
         self._usable = True
-        self.layouts: dict[ir.Value, Layout] = {}
+        self.layouts = Layouts()
         self.foreign: dict[ir.Value, Foreign] = {}  # tensors that kernels cannot read
         self.index_type = ir.IndexType.get()
 
     def nested(self, block: ir.Block) -> Sizes:
         """Sizes for a nested block: it knows the values of this block; values that it emits are not known here."""
         inner = Sizes(block)
-        inner._exprs, inner._values, inner.layouts = dict(self._exprs), dict(self._values), dict(self.layouts)
+        inner._exprs, inner._values, inner.layouts = dict(self._exprs), dict(self._values), Layouts(self.layouts)
         inner.foreign = dict(self.foreign)
         return inner
 
@@ -139,7 +162,11 @@ class Sizes:
         return found
 
     def expr(self, value: ir.Value) -> Expr:
-        return self._exprs[value]
+        """The expression of an index value. CompileError if it is not arithmetic on symbols."""
+        found = self._exprs.get(value)
+        if found is None:
+            raise CompileError(f"{described(value)} is no size: no arithmetic on symbols", where=_line(value))
+        return found
 
     def __contains__(self, key: ir.Value | Expr) -> bool:
         return key in self._values if isinstance(key, Expr) else key in self._exprs

@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from symshape.version import VERSION
+
 if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.api import compile as compile
     from symshape.api import explain as explain
@@ -27,7 +29,7 @@ if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.tools.report import GraphReport as GraphReport
     from symshape.tools.report import Report as Report
 
-__version__ = "0.1.0"
+__version__ = VERSION
 _LAZY = {
     "compile": "symshape.api",
     "explain": "symshape.api",

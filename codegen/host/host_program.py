@@ -154,7 +154,7 @@ class Writer:
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
-                raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
+                raise CompileError(f"the host program cannot express {op.name}", where=source_line(op.location))
             if op.name != "func.return":
                 self._free(last.get(position, ()))
         return self._without_unread_symbols(stub)
@@ -418,7 +418,7 @@ def _view(w: Writer, op: Any) -> None:
         return  # only a step to another view
     source = w.roots[result]
     if result not in w.sizes.layouts:
-        raise CompileError("a view that is no strided alias reached the host program", where=str(op.location))
+        raise CompileError("a view that is no strided alias reached the host program", where=source_line(op.location))
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
     offset = w.size(layout.offset - base.offset)
     sizes, strides = w.shape(result)

@@ -72,12 +72,13 @@ def _last_compile() -> Any:
     return next(iter(torch._dynamo.utils.get_compilation_metrics()[-1:]), None)
 
 
+GOES_BACK = "step_unsupported"  # Dynamo's reason of a break that it cannot resume from; our cause follows in lines
 _NOT_COMPILED = ("Unsupported", "UserError")  # errors after which Dynamo leaves a frame to eager mode
 # Reasons of which Dynamo has no more than a name.
 _IN_WORDS = {
     "generic_jump": "a branch on a value that is not known while tracing",
     "comprehension_graph_break": "Dynamo cannot trace this comprehension",
-    "step_unsupported": "Dynamo cannot trace this line",
+    GOES_BACK: "Dynamo cannot trace this line",
 }
 
 
@@ -94,6 +95,8 @@ def _failure(compile_: Any) -> GraphBreak:
 
 
 def _in_words(message: str) -> str:
+    if message.startswith(f"{GOES_BACK}\n"):
+        return f"{_in_words(message.removeprefix(GOES_BACK))}; so the rest of the function runs in eager mode"
     title, *rest = message.strip().splitlines() or [""]
     title = next((words for start, words in _IN_WORDS.items() if title.startswith(start)), title)
     explained = [line.partition(":")[2].strip() for line in rest if line.strip().startswith("Explanation:")]

@@ -14,7 +14,7 @@ from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge
 from symshape.passes.constraints.constraint_ops import Program, branch_condition, programs, sweep
-from symshape.passes.constraints.constraint_table import KINDS, about_sizes, inner_blocks, operations_of, record
+from symshape.passes.constraints.constraint_table import about_sizes, inner_blocks, operations_of, record
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.prover.numbers.condition import Condition
 
@@ -55,7 +55,7 @@ class EliminateImplied(Pass):
       from these: lowering and code generation use this engine alone.
 
     A refuted expect_true is an error if the program always reaches it: in the function's own block. In a branch it
-    stays, and raises when it is reached. A ``symshape.check_index`` of a size that is proven to be in range is removed.
+    stays, and raises when it is reached.
     """
 
     name: ClassVar[str] = "eliminate-implied"
@@ -63,13 +63,12 @@ class EliminateImplied(Pass):
         "assumptions": "assumptions that follow from others",
         "guards": "guards that always hold",
         "checks": "expect_trues that always hold",
-        "indices": "checks of an index that is in range",
         "kept": "guards and expect_trues that are left",
     }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         changed = False
-        for program in programs(module, KINDS | {"symshape.check_index"}):
+        for program in programs(module):
             state = _State(context, program)
             trusted = state.assumptions()
             state.block(program.block, program.sizes, trusted, trusted.copy())
@@ -159,16 +158,6 @@ class _State:
             where = ", ".join(source_lines(op.location))
             fail(op, f'can never hold: {condition} is false at every size, "{message_of(op)}" ({where})')
 
-    def check_index(self, op: Any, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
-        index, size = op.operands
-        if index not in sizes or size not in sizes:
-            return
-        if now.in_range(sizes.expr(index), sizes.expr(size)):
-            self.counts["indices"] += 1
-            op.results[0].replace_all_uses_with(index)
-            op.erase()
-            self.changed = True
-
 
 def _strongest_first(condition: Condition) -> tuple[Any, ...]:
     """Equalities, then bounds, the tightest of each form first; the rest as they stand (sorting is stable)."""
@@ -180,5 +169,4 @@ _HANDLERS = {
     "symshape.assume": _State.assume,
     "symshape.guard": _State.guard,
     "symshape.expect_true": _State.expect_true,
-    "symshape.check_index": _State.check_index,
 }

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from torch_mlir import ir
 
+from symshape.dialects.locations import source_line
 from symshape.errors import CompileError, OptionError
 from symshape.prover.numbers.condition import Condition
 
@@ -126,7 +127,7 @@ class Pass:
 def fail(op: ir.Operation | ir.OpView, message: str) -> NoReturn:
     """Ends the pass with an error at ``op``: its name and source location travel with the message."""
     op.location.emit_error(f"'{op.operation.name}' op {message}")
-    raise CompileError(f"'{op.operation.name}' op {message}", where=str(op.location))
+    raise CompileError(f"'{op.operation.name}' op {message}", where=source_line(op.location))
 
 
 _BOOLEANS = {"": True, "true": True, "1": True, "false": False, "0": False}

@@ -164,12 +164,12 @@ def _run_step(
             dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))
             if isinstance(error, KernelFailure):  # a kernel that cannot be read is not the pass's fault
                 raise KernelFailure(
-                    reason,
+                    error.what,
                     step=error.step,
                     operations=error.operations,
                     command=command,
                     where=error.where,
-                    next_step=f"the IR is in {dump}; replay it with\n    {command}",
+                    next_step=f"{error.next_step}; the IR is in {dump}; replay it with\n    {command}",
                 ) from error
             raise PassFailure(step, reason, diagnostics, dump, command) from error
 

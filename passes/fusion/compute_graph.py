@@ -124,7 +124,7 @@ class Graph:
         """The layout of a tensor from its bind; contiguous for a value inside a lowering, which has no bind."""
         found = self.sizes.layouts.get(value)
         if found is None:
-            sizes = self.tensor_sizes[value]
+            sizes = _sizes_of(self, value)
             strides = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
             found = self.sizes.layouts[value] = Layout(sizes, strides, Expr.const(0))
         return found
@@ -209,7 +209,7 @@ def _read_generic(graph: Graph, op: Any) -> None:
     if any(reduced):
         sizes = _sizes_of(graph, ins[0])
     else:
-        sizes = graph.tensor_sizes[outs[0]]
+        sizes = _sizes_of(graph, outs[0])
     captured, weight, heavy, raises = _scan_body(op)
     inputs = [graph.resolve(v, rank) for v in ins]
     scans = is_scan(op)

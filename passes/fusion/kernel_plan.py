@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from symshape.dialects.locations import source_line
 from symshape.errors import CompileError
 from symshape.passes.fusion.compute_graph import Compute
 from symshape.passes.fusion.deep_calls import Deep, returned
@@ -114,7 +115,9 @@ class _Planner:
             # It is available at every point of the kernel, also where a predicated read is undefined.
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if not self._same(placed, simple):
-                raise CompileError("a kernel reads a value of its own at another point", where=str(node.op.location))
+                raise CompileError(
+                    "a kernel reads a value of its own at another point", where=source_line(node.op.location)
+                )
             return self.position((yield self.step(node, self._placed(node), ())), node, value)
         if node is not None and node not in grouping.anchors:
             return self.position((yield self.step(node, simple, conditions)), node, value)

@@ -15,7 +15,7 @@ from symshape.dialects.accessors import (
     main_functions,
     symbol_binding,
 )
-from symshape.dialects.locations import parts_of
+from symshape.dialects.locations import parts_of, source_line
 from symshape.dialects.symbols import parse_binding
 from symshape.errors import CompileError
 from symshape.passes.framework.base import Pass, PassContext
@@ -91,7 +91,7 @@ class _Body:
         self, op: Any, operands: list[ir.Value], location: ir.Location, values: dict[ir.Value, ir.Value]
     ) -> None:
         if op.regions:
-            raise CompileError(f"{op.name} has a body, which cannot be inlined", where=str(op.location))
+            raise CompileError(f"{op.name} has a body, which cannot be inlined", where=source_line(op.location))
         kinds = [result.type for result in op.results]
         clone = ir.Operation.create(op.name, kinds, operands, dict(op.attributes.items()), loc=location)
         values.update(zip(op.results, clone.results))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import runpy
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from symshape.errors import OptionError
 from symshape.passes.stages import STAGES
-from symshape.tools.command_line import exit_status, require_folder_of
+from symshape.tools.command_line import exit_status, new_parser, require_folder_of
 
 BENCHES = Path(__file__).resolve().parents[2] / "bench"
 _PARSED_BY_THEMSELVES = ("reduce", "corpus")  # subcommands with argument parsers of their own
@@ -19,7 +18,7 @@ _PARSED_BY_THEMSELVES = ("reduce", "corpus")  # subcommands with argument parser
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status: 0; 1 after an error, which is printed; 2 for wrong usage."""
-    parser = argparse.ArgumentParser(prog="symshape", description="One compile serves every size.")
+    parser = new_parser("symshape", "One compile serves every size.")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
     demo.set_defaults(run=_demo)

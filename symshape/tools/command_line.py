@@ -10,6 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from symshape.errors import OptionError, SymshapeError
+from symshape.version import VERSION
+
+
+def new_parser(tool: str, doc: str | None, epilog: str | None = None) -> argparse.ArgumentParser:
+    """A parser with ``--version``, described by a module's docstring. No option may be shortened: a flag of
+    ``symshape-opt`` that is none of its own is a pass."""
+    parser = argparse.ArgumentParser(tool, description=(doc or "").replace("``", ""), epilog=epilog, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"{tool} {VERSION}", help="print it and stop")
+    return parser
 
 
 def exit_status(tool: str, words: Sequence[str], run: Callable[[], int]) -> int:

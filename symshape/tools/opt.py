@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symshape.errors import OptionError, SymshapeError
-from symshape.tools.command_line import Once, exit_status, forbid, given, read_input
+from symshape.errors import OptionError, StepFailure, SymshapeError
+from symshape.tools.command_line import Once, exit_status, forbid, given, new_parser, read_input
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
     from symshape.passes.framework.diagnostics import Diagnostic
-    from symshape.passes.framework.manager import Hooks, PassFailure
+    from symshape.passes.framework.manager import Hooks
     from symshape.passes.framework.pipeline_text import Step
 
 _SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
@@ -86,7 +86,7 @@ class Outcome:
 
     text: str | None
     diagnostics: Sequence[Diagnostic]
-    failure: PassFailure | None = None
+    failure: StepFailure | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     from symshape.passes.framework.registry import TABLE
 
     epilog = f"A pass is a flag of its own: --canonicalize, --cse, --NAME='option=value ...'. Ours: {', '.join(TABLE)}."
-    parser = argparse.ArgumentParser("symshape-opt", description=__doc__, epilog=epilog, allow_abbrev=False)
+    parser = new_parser("symshape-opt", __doc__, epilog)
     for name, options, help_ in _FLAGS:
         parser.add_argument(name, help=help_, **options)
     return parser
@@ -233,8 +233,9 @@ def _process(
                 debug_dir=Path(args.debug_dir),
                 allow_unregistered=foreign,
             )
-        except PassFailure as failure:
-            return Outcome(None, [*diagnostics, *failure.diagnostics], failure)
+        except StepFailure as failure:
+            found = failure.diagnostics if isinstance(failure, PassFailure) else ()
+            return Outcome(None, [*diagnostics, *found], failure)
         if args.mlir_pass_statistics:
             _print_statistics(context.statistics)
         text = table_text(read_entries(module, context)) if args.print_constraints else _print(module, args)
@@ -282,10 +283,17 @@ def _report(source: Source, outcome: Outcome) -> None:
                 print(f"{lines[d.location.line - 1]}\n{' ' * (d.location.column - 1)}^", file=sys.stderr)
     if outcome.failure is not None:
         cause = outcome.failure.__cause__
-        if cause is not None and not isinstance(cause, SymshapeError):
+        if cause is not None and not isinstance(cause, (SymshapeError, *_told_by_diagnostics())):
             traceback.print_exception(cause, file=sys.stderr)
         text = str(outcome.failure).replace("\n  at: -:", f"\n  at: {source.file}:")
         print(f"symshape-opt: error: {text}", file=sys.stderr)
+
+
+def _told_by_diagnostics() -> tuple[type[Exception], ...]:
+    """MLIR's error for an invalid module, whose diagnostics have been printed."""
+    from torch_mlir import ir
+
+    return (ir.MLIRError,)
 
 
 def _complain(source: Source, outcome: Outcome) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symshape.errors import CompileError, OptionError
-from symshape.tools.command_line import Once, exit_status, read_input
+from symshape.tools.command_line import Once, exit_status, new_parser, read_input
 
 
 def _kernels(module: Any) -> list[Any]:
@@ -118,7 +118,7 @@ def translate(text: str, to: str, from_stage: str = "imported", level: str | Non
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("symshape-translate", description=__doc__, allow_abbrev=False)
+    parser = new_parser("symshape-translate", __doc__)
     parser.add_argument("input", nargs="?", default="-", help="input file, - for standard input (the default)")
     out = "output file, - for standard output"
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", action=Once, help=out)

@@ -64,7 +64,7 @@ func.func @no_callee(%a: tensor<f32>) {
 
 // -----
 
-func.func private @kernel_0(%a: tensor<f32>, %n: index) -> tensor<f32>
+func.func private @kernel_0(%a: tensor<f32>, %n: index) -> tensor<f32> attributes {symshape.kernel, symshape.num_inputs = 0 : i64, symshape.num_outputs = 1 : i64}
 
 func.func @launch_arity(%a: tensor<f32>) {
   // expected-error@+1 {{has 1 operands, but @kernel_0 has 2}}
@@ -74,7 +74,7 @@ func.func @launch_arity(%a: tensor<f32>) {
 
 // -----
 
-func.func private @kernel_0(%a: tensor<f32>, %n: index) -> tensor<f32>
+func.func private @kernel_0(%a: tensor<f32>, %n: index) -> tensor<f32> attributes {symshape.kernel, symshape.num_inputs = 0 : i64, symshape.num_outputs = 1 : i64}
 
 func.func @launch_operand(%a: tensor<f32>) {
   // expected-error@+1 {{operand 1 is tensor<f32>, but @kernel_0 says index}}
@@ -84,7 +84,7 @@ func.func @launch_operand(%a: tensor<f32>) {
 
 // -----
 
-func.func private @kernel_0(%a: tensor<f32>) -> tensor<f32>
+func.func private @kernel_0(%a: tensor<f32>) -> tensor<f32> attributes {symshape.kernel, symshape.num_inputs = 0 : i64, symshape.num_outputs = 1 : i64}
 
 func.func @launch_result(%a: tensor<f32>) {
   // expected-error@+1 {{result 0 is tensor<1xf32>, but @kernel_0 says tensor<f32>}}
@@ -322,4 +322,82 @@ func.func @collective_dropped(%x: tensor<?xf32>) {
   %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", collective = 1 : i64} : (tensor<?xf32>) -> tensor<?xf32>
   %w = "host.call"(%r) {target = "_c10d_functional.wait_tensor.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<?xf32>
   return
+}
+
+// -----
+
+func.func @fresh_false(%x: tensor<?xf32>) {
+  // expected-error@+1 {{needs an attribute 'fresh' of type UnitAttr, which false is not}}
+  %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)", fresh = false} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @collective_text(%x: tensor<?xf32>) {
+  // expected-error@+1 {{needs an attribute 'collective' of type IntegerAttr, which "first" is not}}
+  %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)", collective = "first"} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @return_outputs(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{outputs name $3, but there are 1 operands}}
+  return {symshape.outputs = "($0, $3)"} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @return_relations(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{relation 'near' is none of own, view, detached, argument}}
+  return {symshape.relations = "near"} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @return_relation_count(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{has 2 relations, but 1 operands}}
+  return {symshape.relations = "own view"} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @return_write_count(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{has 0 writes, but 1 operands}}
+  return {symshape.writes = array<i64>} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @return_writes(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{writes argument 4, but the function has 1}}
+  return {symshape.writes = array<i64: 4>} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @return_writes_type(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{needs an attribute 'symshape.writes' of type DenseI64ArrayAttr}}
+  return {symshape.writes = [0]} %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @no_kernel(%x: tensor<?xf32>, %d: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error@+1 {{callee @helper is no function of this module with an attribute 'symshape.kernel'}}
+  %r = "host.launch"(%x, %d) {callee = @helper} : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+func.func private @helper(%x: tensor<?xf32>, %d: tensor<?xf32>) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+func.func private @layer_0(%x: tensor<4xf32>) -> tensor<4xf32> attributes {symshape.layer} {
+  // expected-error@+1 {{'host.layer' op calls @layer_0, which it is in}}
+  %r = "host.layer"(%x) {callee = @layer_0} : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
 }

@@ -27,7 +27,8 @@ func.func @launch(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
 }
 
 // CHECK-LABEL: func.func private @kernel_0(
-func.func private @kernel_0(%x: tensor<?xf32>, %d: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+func.func private @kernel_0(%x: tensor<?xf32>, %d: tensor<?xf32>, %n: index) -> tensor<?xf32>
+    attributes {symshape.kernel, symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
   return %x : tensor<?xf32>
 }
 

@@ -2,7 +2,8 @@
 
 // CHECK-LABEL: func.func private @table(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?xf32>, %[[D:.*]]: tensor<?xf32>, %[[N:.*]]: index, %[[M:.*]]: index
-func.func private @table(%x: tensor<?x?xf32>, %d: tensor<?xf32>, %n: index, %m: index) {
+func.func private @table(%x: tensor<?x?xf32>, %d: tensor<?xf32>, %n: index, %m: index)
+    attributes {symshape.kernel, symshape.num_inputs = 2 : i64, symshape.num_outputs = 0 : i64} {
   %c15 = arith.constant 15 : index
   %c0 = arith.constant 0 : index
   %c512 = arith.constant 512 : index
@@ -27,7 +28,7 @@ func.func private @table(%x: tensor<?x?xf32>, %d: tensor<?xf32>, %n: index, %m: 
 }
 
 // CHECK-LABEL: func.func private @tile(
-func.func private @tile() {
+func.func private @tile() attributes {symshape.kernel, symshape.num_inputs = 0 : i64, symshape.num_outputs = 0 : i64} {
   %true = arith.constant true
   // CHECK: "symshape.variant"(%{{.*}}) {{{.*}}dims = ["d0", "d2"], form = "tile"
   "symshape.variant"(%true) {name = "tile64", form = "tile", xblock = 64 : i64, yblock = 64 : i64, rblock = 0 : i64,

@@ -148,23 +148,6 @@ func.func @refuted(%x: tensor<?xf32>) {
 
 // -----
 
-// CHECK-LABEL: func.func @index_in_range(
-// CHECK-DAG:     %[[S0:.*]] = "symshape.symbol"() {{.*}}name = "s0"
-// CHECK-DAG:     %[[C1:.*]] = arith.constant 1 : index
-// CHECK:         %[[LAST:.*]] = arith.subi %[[S0]], %[[C1]]
-// CHECK-NEXT:    %[[CHECKED:.*]] = "symshape.check_index"(%[[S0]], %[[S0]])
-// CHECK-NEXT:    return %[[LAST]], %[[CHECKED]]
-func.func @index_in_range(%x: tensor<?xf32>) -> (index, index) {
-  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
-  %c1 = arith.constant 1 : index
-  %last = arith.subi %s0, %c1 : index
-  %0 = "symshape.check_index"(%last, %s0) {message = "in range"} : (index, index) -> index
-  %1 = "symshape.check_index"(%s0, %s0) {message = "out of range"} : (index, index) -> index
-  return %0, %1 : index, index
-}
-
-// -----
-
 // Only integer points tell: 3*s0 + 5*s1 <= 20 and s0 >= 2 leave s1 <= 2.
 // CHECK-LABEL: func.func @integer_points(
 // CHECK:         "symshape.assume"

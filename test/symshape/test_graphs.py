@@ -234,3 +234,43 @@ def test_why_a_function_is_not_compiled() -> None:
 def test_no_break_is_reported_of_one_graph() -> None:
     report = symshape.explain(_branching, torch.ones(3, 4))
     assert not report.breaks and "broken" not in str(report)
+
+
+def _branching_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp() + 1
+    x = x * y
+    for _ in range(2):
+        x = x + 1
+        if x.sum() > 3:
+            x = x * 2
+    return x
+
+
+def _broken_in_a_try(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp() + 1
+    x = x * y
+    try:
+        x = x + 1
+        print("inside")
+    except ValueError:
+        pass
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "at", "title"),
+    [
+        (_branching_in_a_loop, "if x.sum()", "Data-dependent branching. "),
+        (_broken_in_a_try, "print(", "Failed to trace builtin operator. "),
+    ],
+)
+def test_why_the_rest_of_a_function_is_not_compiled(fn: Any, at: str, title: str) -> None:
+    """What comes before is a graph; the break is not the line where that ends, but what cannot be traced."""
+    report = symshape.explain(fn, torch.ones(3))
+    assert len(report.graphs) == 1
+    torch.testing.assert_close(report.result, fn(torch.ones(3)))
+    (broken,) = report.breaks
+    assert broken.line == line(fn, at) and broken.text.startswith(at)
+    assert broken.reason.startswith(title) and broken.reason.endswith(
+        "; so the rest of the function runs in eager mode"
+    )

@@ -35,4 +35,4 @@ func.func @f(%n: index) -> (index, index) {
   return %0, %1 : index, index
 }
 
-func.func private @kernel_0(%n: index)
+func.func private @kernel_0(%n: index) attributes {symshape.kernel, symshape.num_inputs = 0 : i64, symshape.num_outputs = 0 : i64}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from project_wheel import build_wheel
 
+from symshape.version import VERSION
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,6 +35,10 @@ def test_every_package_is_listed() -> None:
     listed = set(_settings()["tool"]["setuptools"]["packages"])  # type: ignore[index]
     present = {str(Path(source).parent).replace("/", ".") for source in _sources()}
     assert listed == present
+
+
+def test_the_tools_print_the_version_of_the_package() -> None:
+    assert _settings()["project"]["version"] == VERSION
 
 
 def test_links_lead_to_the_folders() -> None:

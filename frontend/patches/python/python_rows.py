@@ -9,6 +9,7 @@ from symshape.frontend.patches.python import (
     absent_names,
     absent_packages,
     backward_calls,
+    break_causes,
     broken_loops,
     condition_operators,
     data_parallel,
@@ -453,6 +454,20 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch._dynamo.exc.StepUnsupported"),
             Exists("torch._dynamo.symbolic_convert.InstructionTranslator.current_tx"),
             Says(f"{TRANSLATOR}.step", "current_speculation"),
+        ),
+    ),
+    Patch(
+        "causes of graph breaks",
+        ("frame",),
+        (f"{TRANSLATOR}.log_graph_break", f"{TRANSLATOR}.step_graph_break"),
+        break_causes.causes_are_kept,
+        "of a break that Dynamo cannot resume from, it keeps the line where the graph ends, and no cause",
+        (
+            Takes(f"{TRANSLATOR}.log_graph_break", "self, code_options, reason, exc"),
+            Takes(f"{TRANSLATOR}.step_graph_break", "self, continue_inst"),
+            Says(f"{TRANSLATOR}.step_graph_break", "step_unsupported"),
+            Exists("torch._dynamo.output_graph.GraphCompileReason"),
+            Exists("torch._dynamo.symbolic_convert.SpeculationEntry"),
         ),
     ),
     Patch(

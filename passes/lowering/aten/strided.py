@@ -95,10 +95,10 @@ def _addresses(b: Builder, op: Any, target: str) -> Addresses | None:
     layout = b.sizes.layouts.get(op.operands[0])
     if layout is None or target == "symshape.storage":
         return None
-    try:
-        operands = [None if isinstance(v.type, ir.RankedTensorType) else b.sizes.expr(v) for v in op.operands]
-    except KeyError:
+    tensors = [isinstance(value.type, ir.RankedTensorType) for value in op.operands]
+    if not all(is_tensor or value in b.sizes for value, is_tensor in zip(op.operands, tensors)):
         return None
+    operands = [None if is_tensor else b.sizes.expr(value) for value, is_tensor in zip(op.operands, tensors)]
     (_, *arguments), _ = instantiate(call_arguments(op), operands)
     size, stride, *offset = arguments[1:] if target in COPYING else arguments
     first = layout.offset if not offset or offset[0] is None else as_expr(offset[0])

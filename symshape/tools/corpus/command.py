@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from symshape.errors import OptionError
+from symshape.tools.command_line import new_parser
 from symshape.tools.corpus.questions import SUFFIX, corpus_files, read_corpus, write_corpus
 from symshape.tools.corpus.smtlib import script
 from symshape.tools.corpus.solve import SOLVERS, load_solvers, read_answers, solve, write_answers
@@ -20,7 +21,7 @@ FOLDER, PAGE, RESULTS = "corpus", "docs/corpus.md", "results.json"
 
 def main(argv: Sequence[str]) -> int:
     """Runs a subcommand. Exit status 0; 1 if a model could not be recorded, or if solvers contradict one another."""
-    parser = argparse.ArgumentParser("symshape corpus", description=__doc__, allow_abbrev=False)
+    parser = new_parser("symshape corpus", __doc__)
     commands = parser.add_subparsers(dest="action", required=True)
     record = commands.add_parser("record", help="compile models, and write down what was asked")
     record.add_argument("models", nargs="*", help="MODEL-forward or MODEL-training; without any, all")

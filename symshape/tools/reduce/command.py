@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from symshape.errors import OptionError
 from symshape.stage_header import headed_stage, with_header
-from symshape.tools.command_line import Once, forbid, given
+from symshape.tools.command_line import Once, forbid, given, new_parser
 from symshape.tools.terminal import CLEAR, LINE, is_live
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ with an exit status, or passes that are run in this process, which is faster. In
 def main(argv: Sequence[str]) -> int:
     """Runs the command. Exit status 0. OptionError for inconsistent arguments, and for an input that does not fail."""
     own, command = _split(argv)
-    parser = argparse.ArgumentParser("symshape reduce", description=__doc__, epilog=_EPILOG, allow_abbrev=False)
+    parser = new_parser("symshape reduce", __doc__, _EPILOG)
     for name, options, help_ in _FLAGS:
         parser.add_argument(name, help=help_, **options)
     args = parser.parse_args(own)
