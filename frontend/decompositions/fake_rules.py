@@ -79,6 +79,14 @@ def _least_squares(
     return solution.squeeze(-1) if vector else solution, residuals, rank, values
 
 
+def _triangular_solution(a: torch.Tensor, b: torch.Tensor, **_: bool) -> torch.Tensor:
+    """Column-major, unless eager mode reads a conjugated matrix where it lies. PyTorch's rule asks for the layout of
+    every matrix, which is a guard on a size of 1."""
+    sizes = [*_broadcast(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]]
+    reads_in_place = a.is_conj() and a.mT.is_contiguous()
+    return a.new_empty(sizes) if reads_in_place else _column_major(a, sizes)
+
+
 def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of ``cummax`` and ``cummin``. PyTorch's rule guards on emptiness."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
@@ -174,6 +182,7 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.cummax.default: _running_extremum,
     aten.cummin.default: _running_extremum,
     aten.linalg_lstsq.default: _least_squares,
+    aten.linalg_solve_triangular.default: _triangular_solution,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram_of_bins,
     aten._histogramdd_bin_edges.default: _edges,

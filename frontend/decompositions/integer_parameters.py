@@ -20,6 +20,7 @@ from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
 from symshape.frontend.decompositions.packed_sequences import pad_packed
+from symshape.frontend.decompositions.result_types import result_type
 from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
 _torch: Any = torch  # these have no types
@@ -184,6 +185,52 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return product.reshape([one * factor for one, factor in zip(left, right)])
 
 
+def block_diag(*tensors: torch.Tensor) -> torch.Tensor:
+    """``torch.block_diag``: (sum of rows, sum of columns) of matrices, rows and scalars."""
+    dtype = result_type(tensors)
+    blocks = [x.to(dtype).reshape([1] * (2 - x.dim()) + list(x.shape)) for x in tensors]
+    width, before, rows = sum(x.shape[1] for x in blocks), 0, []
+    for x in blocks:
+        rows.append(torch.nn.functional.pad(x, (before, width - before - x.shape[1])))
+        before = before + x.shape[1]
+    return torch.cat(rows)
+
+
+def multi_dot(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """``torch.linalg.multi_dot`` of at least three: in eager mode's order, that of fewest multiplications. A graph
+    serves the sizes of one order."""
+    first, *rest = tensors
+    matrices = [first.unsqueeze(0) if first.dim() == 1 else first, *rest]
+    matrices[-1] = matrices[-1].unsqueeze(-1) if rest[-1].dim() == 1 else matrices[-1]
+    product = _chain(matrices, 0, len(matrices) - 1, _splits([*(x.shape[0] for x in matrices), matrices[-1].shape[1]]))
+    columns = product.squeeze(-1) if rest[-1].dim() == 1 else product
+    return columns.squeeze(0) if first.dim() == 1 else columns
+
+
+def _splits(sizes: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Behind which matrix each part of a chain is split (CLRS, section 15.2). Of equal costs the first, as eager mode;
+    of three matrices the last."""
+    count = len(sizes) - 1
+    costs: dict[tuple[int, int], Any] = {(i, i): 0 for i in range(count)}
+    splits: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            for k in range(i, j):
+                cost = costs[i, k] + costs[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if k == i or cost < costs[i, j] or (count == 3 and cost == costs[i, j]):
+                    costs[i, j], splits[i, j] = cost, k
+    return splits
+
+
+def _chain(matrices: Sequence[torch.Tensor], i: int, j: int, splits: Mapping[tuple[int, int], int]) -> torch.Tensor:
+    """The product of matrices ``i`` to ``j``."""
+    if i == j:
+        return matrices[i]
+    k = splits[i, j]
+    return torch.mm(_chain(matrices, i, k, splits), _chain(matrices, k + 1, j, splits))
+
+
 def istft(
     input: torch.Tensor,
     n_fft: int,
@@ -315,6 +362,24 @@ def _has_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return len(args) + len(kwargs) == 2 and any(isinstance(size, torch.SymInt) for size in sizes)
 
 
+def _are_symbolic(tensors: Any) -> bool:
+    return any(isinstance(size, torch.SymInt) for x in tensors for size in x.shape)
+
+
+def _are_blocks_of_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    tensors = all(isinstance(x, torch.Tensor) and x.dim() <= 2 for x in args)
+    return tensors and not kwargs and _are_symbolic(args)
+
+
+def _is_chain_of_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether there are three factors or more, of one type; the usual function raises the errors of others."""
+    if len(args) != 1 or kwargs or not isinstance(args[0], (list, tuple)) or len(args[0]) < 3:
+        return False
+    first, *middle, last = args[0]
+    ranks = first.dim() in (1, 2) and last.dim() in (1, 2) and all(x.dim() == 2 for x in middle)
+    return ranks and len({(x.dtype, x.device) for x in args[0]}) == 1 and _are_symbolic(args[0])
+
+
 def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     x = args[0]
     return x.dim() == 2 and any(isinstance(size, torch.SymInt) for size in x.shape)
@@ -384,6 +449,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.nn.functional.affine_grid: Replacement(affine_grid, _has_symbolic_image),
     torch.kron: Replacement(kron, _has_symbolic_sizes),
     torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
+    torch.block_diag: Replacement(block_diag, _are_blocks_of_symbolic_sizes),
+    torch.linalg.multi_dot: Replacement(multi_dot, _is_chain_of_symbolic_sizes),
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.as_tensor: Replacement(as_tensor, _has_symbolic_numbers),
