@@ -30,11 +30,12 @@ import torch
 from torch import _meta_registrations, _prims_common
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv
 
 from symshape.activity import note
+from symshape.frontend.bridge.mixed_questions import settling_guards
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
@@ -145,11 +146,26 @@ class GeneralShapeEnv(ShapeEnv):
         line = refused_line()
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
             refuse(line)
-        found = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
+        try:
+            found = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
+        except GuardOnDataDependentSymNode:
+            if (settled := self._settled_by_inputs(orig_expr)) is None:
+                raise
+            return sympy.true if settled else sympy.false
         has_guard = fallback_value is None and not size_oblivious and not self._suppress_guards_tls()
         if has_guard and isinstance(orig_expr, sympy.core.relational.Relational):
             self.decided |= {orig_expr: bool(found), sympy.Not(orig_expr): not found}
         return found
+
+    def _settled_by_inputs(self, question: Any) -> bool | None:
+        """The answer to a question about unbacked sizes if the sizes of the inputs settle it, which is then a guard."""
+        asked = self.replace(question)
+        unbacked = asked.free_symbols - self.backed_var_to_val.keys()
+        for guard, answer in settling_guards(asked, unbacked, lambda symbol: symbol_range(self, symbol)):
+            if self.is_backed(guard) and _evaluated(guard, self.backed_var_to_val):
+                super().evaluate_expr(guard)
+                return answer
+        return None
 
     def _compute_symbolic_stride(
         self, source: Any, size: Any, ex_size: Sequence[Any], ex_stride: Sequence[Any], *args: Any, **kwargs: Any

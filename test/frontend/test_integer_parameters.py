@@ -106,6 +106,35 @@ def padded(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def blocks(x: Tensor) -> tuple[Tensor, ...]:
+    whole = torch.arange(6).view(2, 3)
+    return torch.block_diag(x, x.t(), x[0] * 2), torch.block_diag(x.sum(), whole, x, whole), torch.block_diag(x)
+
+
+def chains(x: Tensor) -> tuple[Tensor, ...]:
+    dot, y = torch.linalg.multi_dot, x.t()
+    return dot([x, y, x]), dot([x[0], y, x, y]), dot((y, x, y, x, y[:, 0])), dot([x[0], y, y[0]])
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize(("function", "most"), [(blocks, 1), (chains, 2)])
+def test_lists_of_matrices(function: Callable[..., Any], most: int, compile: Callable[..., Any]) -> None:
+    """Tall matrices and wide ones are multiplied in another order."""
+    compiled: Any = compile(function)
+    torch._dynamo.utils.counters.clear()
+    for rows, columns in ((5, 3), (7, 2), (16, 3), (3, 9), (2, 31)):
+        found = []
+        for run in (compiled, function):
+            x = torch.arange(rows * columns).view(rows, columns).sin().requires_grad_()
+            results = run(x)
+            sum(one.square().sum() for one in results).backward()
+            found.append((*results, x.grad))
+            assert [one.stride() for one in results] == [one.stride() for one in found[0][:-1]]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    stats = torch._dynamo.utils.counters["stats"]
+    assert (len(compiled.entries) if compile is symshape.jit else stats["unique_graphs"]) <= most
+
+
 def spoken(x: Tensor) -> tuple[Tensor, ...]:
     """Signals that end where the frames do, before, and behind."""
     window, n = torch.hann_window(8), x.shape[-1]

@@ -10,6 +10,7 @@ from symshape.frontend.patches.python import (
     absent_packages,
     backward_calls,
     break_causes,
+    broadcast_sizes,
     broken_loops,
     condition_operators,
     data_parallel,
@@ -309,6 +310,18 @@ ROWS: tuple[Patch, ...] = (
         ),
         issue="pytorch/pytorch#100787",
         versions=Versions(last="2.13"),
+    ),
+    Patch(
+        "broadcast of two sizes",
+        ("frame",),
+        (f"{IN_GRAPH}.call_function",),
+        broadcast_sizes.broadcast_sizes,
+        "kl_divergence of multivariate normal distributions is an error: torch._C._infer_size takes torch.Size only",
+        (
+            Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Exists("torch._C._infer_size"),
+            Exists(f"{VARIABLES}.base.VariableTracker.build"),
+        ),
     ),
     Patch(
         "integer parameters",

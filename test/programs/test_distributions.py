@@ -1,0 +1,50 @@
+"""Distributions over vectors: one graph for all sizes, values and gradients as in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.distributions import LowRankMultivariateNormal, MultivariateNormal, kl_divergence
+
+import symshape
+
+Tensor = torch.Tensor
+
+
+def _normal(x: Tensor, scale: float) -> MultivariateNormal:
+    return MultivariateNormal(x * scale, scale_tril=torch.outer(x, x).tril() * 0.1 + scale * torch.eye(x.shape[-1]))
+
+
+def divergence(x: Tensor) -> Tensor:
+    return kl_divergence(_normal(x, 1.0), _normal(x, 2.0))
+
+
+def divergence_of_batches(x: Tensor) -> Tensor:
+    return kl_divergence(_normal(x, 1.0).expand([3, 1]), _normal(x, 2.0).expand([2]))
+
+
+def divergence_from_low_rank(x: Tensor) -> Tensor:
+    other = LowRankMultivariateNormal(x, x[:, None], x.square() + 1)
+    return kl_divergence(_normal(x, 1.0), other)
+
+
+def density(x: Tensor) -> Tensor:
+    return _normal(x, 1.5).log_prob(torch.outer(x, x))
+
+
+@pytest.mark.parametrize("function", [divergence, divergence_of_batches, divergence_from_low_rank, density])
+def test_normal_distributions(function: Callable[[Tensor], Tensor]) -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = symshape.compile(function, fullgraph=True, strict=True)
+    for size in (4, 1, 7, 2):
+        found = []
+        for run in (function, compiled):  # the first call of kl_divergence notes which rule it took
+            x = torch.arange(1, size + 1).sin().requires_grad_()
+            result = run(x)
+            result.sum().backward()
+            found.append((result, x.grad))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
