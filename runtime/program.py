@@ -32,7 +32,6 @@ from symshape.runtime.number_functions import bit_length, has_integer_value
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
-from symshape.runtime.segments import Native, cut_segments
 from symshape.runtime.slices import call_by_slices, combine_slices
 from symshape.runtime.torch_c import differentiable_view, is_profiling, memory_of, reinterpret_tensor
 
@@ -79,31 +78,18 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
     products = _products(program.device, pad_products)
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
 
-    def load(own: Kernels) -> Run:
+    def load(own: Kernels, is_recorded: bool) -> Run:
         given = {**namespace, **own}
         exec(compile(program.source, _FILE, "exec"), given)
+        for name in program.segments if is_recorded else ():
+            given[name] = Segment(given[name], [*own], convolutions)
         run: Run = given["program"]
         return run
 
-    named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
-    loaded = _with_segments(program, {**namespace, **kernels}, kernels) or load(kernels)
-    run = _with_user_lines(loaded, named, program.user_lines)
-    return run if capture is None else _graphed(program, run, capture, slot_of)
-
-
-def _with_segments(program: Program, namespace: dict[str, Any], kernels: Kernels) -> Run | None:
-    """The program with its runs of native work as `Segment`s, if it has packed convolutions: other programs would win
-    little."""
     convolutions = [name for name, target in program.targets.items() if target == _CONVOLUTION]
-    if not convolutions or program.device != "cpu":
-        return None
-    native = [name for name, kernel in kernels.items() if hasattr(kernel, "address")]
-    tree, names = cut_segments(program.source, Native(convolutions, native))
-    exec(compile(tree, _FILE, "exec"), namespace)
-    for name in names:
-        namespace[name] = Segment(namespace[name], native, convolutions)
-    run: Run = namespace["program"]
-    return run
+    named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}, False))
+    run = _with_user_lines(load(kernels, True), named, program.user_lines)
+    return run if capture is None else _graphed(program, run, capture, slot_of)
 
 
 _CONVOLUTION: Final = "symshape.packed_convolution.default"

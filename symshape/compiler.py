@@ -247,6 +247,7 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         text.user_lines,
         len(text.launches) + len(text.calls),
         text.uncaptured,
+        text.segments,
     )
     _fill(report, text, kernels, options.cpu)
     return Built(program, kernels, text, report, module)

@@ -22,6 +22,7 @@ from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
 from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
 from symshape.codegen.host.program_text import Buffer, LibraryCall, ProgramText
+from symshape.codegen.host.segments import with_segments
 from symshape.codegen.host.subgraph_calls import (
     write_associative_scan,
     write_attention,
@@ -106,7 +107,7 @@ def emit_program(functions: Sequence[Any], callees: Callees) -> ProgramText:
         if function is main:
             text.stub = head + "".join(lines[:stub])
             text.entry = read_entry(writer.block, writer.sizes)
-    return text
+    return with_segments(text) if callees.pointers else text
 
 
 class Writer:

@@ -30,6 +30,7 @@ class ProgramText:
     checks: list[CheckText] = field(default_factory=list)
     launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
     user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line on: the user's lines
+    segments: list[str] = field(default_factory=list)  # its functions that are runs of native work
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     calls: list[LibraryCall] = field(default_factory=list)  # in order
     entry: EntryGuards = field(default_factory=EntryGuards)

@@ -73,9 +73,11 @@ class Recording:
         return StandIn(made, sizes, strides, dtype)
 
     def kernel(self, kernel: Any) -> Callable[..., None]:
-        """What records a launch. Unrecordable for a kernel that is no machine code with words."""
+        """What records a launch, which is Unrecordable for a kernel that is no machine code with words."""
 
         def launch(*words: Any) -> None:
+            if not hasattr(kernel, "address"):
+                raise Unrecordable("a kernel without an address")
             if not all(type(word) is Address or (type(word) is int and -(2**63) <= word < 2**63) for word in words):
                 raise Unrecordable("a word that is no integer of 64 bits")
             self.calls.append(Call(kernel.address, kernel, words))

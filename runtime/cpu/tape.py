@@ -1,4 +1,5 @@
-"""Runs a segment of a host program (``runtime/segments.py``) as one call of machine code, for sizes that come again.
+"""Runs a segment of a host program (``codegen/host/segments.py``) as one call of machine code, for sizes that come
+again.
 
 At the second call with the same layouts the segment's lines are run once more with stand-ins for tensors, which record
 the calls of machine code: their words, and which of these are addresses. From then on a call is: memory for results,
@@ -106,7 +107,7 @@ def _replay() -> Callable[[bytes], None]:
 
 
 class Segment:
-    """A function of a host program that `cut_segments` made. ``kernels``, ``convolutions``: what its lines call."""
+    """A function of a host program that `with_segments` made. ``kernels``, ``convolutions``: what its lines call."""
 
     def __init__(self, run: FunctionType, kernels: Collection[str], convolutions: Collection[str]) -> None:
         self._run, self._kernels, self._convolutions = run, kernels, convolutions

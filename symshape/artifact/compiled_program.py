@@ -24,6 +24,7 @@ class Program:
     user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
     launches: int = 0  # how many launches and library calls its text has
     uncaptured: str = ""  # why its launches cannot be a CUDA graph
+    segments: list[str] = field(default_factory=list)  # functions of the source that are runs of native work
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

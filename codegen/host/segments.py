@@ -4,17 +4,20 @@ allocations between them.
 Before: t0 = convolution(arg0, arg1, ...); t1 = empty_strided(...); kernel_0(t0.data_ptr(), t1.data_ptr(), s0); del t0
 After:  t1, = segment_0(arg0, arg1, s0)
 
-Each is a function of its own, with the lines of the program that it stands for. What calls it may record it
-(``runtime/cpu/tape.py``).
+Each is a function of its own, with the lines of the program that it stands for; the loader may record it
+(``runtime/cpu/tape.py``). Programs without packed convolutions stay as they are: they would win little.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from symshape.codegen.host.program_text import ProgramText
+
+_CONVOLUTION: Final = "symshape.packed_convolution.default"
 _LEAST: Final = 2  # launches and convolutions that are worth a function
 # Nodes of arithmetic on sizes, and of tuples and lists of them.
 _QUIET: Final = (
@@ -32,27 +35,62 @@ class Native:
     tensors: Collection[str] = ("empty_strided", "reinterpret")
 
 
-def cut_segments(source: str, native: Native) -> tuple[ast.Module, list[str]]:
-    """The program with calls in place of its runs of native work, and the names of the new functions."""
+@dataclass
+class Cut:
+    """A host program with calls in the place of segments. ``names``: the new functions, which come last; ``before``:
+    for each line of the source the line of the old one that it was, or that it begins."""
+
+    lines: list[str]
+    names: list[str]
+    before: list[int]
+
+    def user_lines(self, old: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """``ProgramText.user_lines`` of the new source."""
+        found: list[tuple[int, str]] = []
+        last = ""
+        for number, before in enumerate(self.before, 1):
+            text = max((pair for pair in old if pair[0] <= before), default=(0, ""))[1]
+            if text != last:
+                found.append((number, text))
+            last = text
+        return found
+
+
+def with_segments(text: ProgramText) -> ProgramText:
+    """The host program of CPU kernels with its segments as functions."""
+    convolutions = [name for name, target in text.targets.items() if target == _CONVOLUTION]
+    if not convolutions:
+        return text
+    cut = cut_segments(text.source, Native(convolutions, text.kernels))
+    user_lines = cut.user_lines(text.user_lines)
+    return replace(text, source="".join(cut.lines), segments=cut.names, user_lines=user_lines)
+
+
+def cut_segments(source: str, native: Native) -> Cut:
+    """``source``: one statement a line, but for ``if``."""
     tree = ast.parse(source)
     (program,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "program")
     local = _names(program.body, ast.Store)
-    names: list[str] = []
-    body: list[ast.stmt] = []
+    cut, functions = Cut([], [], []), Cut([], [], [])
+    old = source.splitlines(keepends=True)
+    copied = 0  # lines of the old source
     rest = program.body
     while rest:
         length = _run(rest, native)
         if sum(_is_work(one, native) for one in rest[:length]) >= _LEAST:
-            names.append(f"segment_{len(names)}")
-            function, calls = _cut(names[-1], rest[:length], rest[length:], local)
-            tree.body.append(function)
-            body += calls
-        else:
-            length = max(length, 1)
-            body += rest[:length]
-        rest = rest[length:]
-    program.body = body
-    return ast.fix_missing_locations(tree), names
+            first, last = rest[0].lineno, rest[length - 1].end_lineno or 0
+            name = f"segment_{len(cut.names)}"
+            head, end, calls = _function(name, rest[:length], rest[length:], local)
+            cut.names.append(name)
+            cut.lines += [*old[copied : first - 1], *calls]
+            cut.before += [*range(copied + 1, first), *[first] * len(calls)]
+            functions.lines += [head, *old[first - 1 : last], end]
+            functions.before += [first, *range(first, last + 1), last]
+            copied = last
+        rest = rest[max(length, 1) :]
+    cut.lines += old[copied:] + functions.lines
+    cut.before += [*range(copied + 1, len(old) + 1), *functions.before]
+    return cut
 
 
 def _run(statements: Sequence[ast.stmt], native: Native) -> int:
@@ -112,25 +150,17 @@ def _names(statements: Sequence[ast.stmt], *contexts: type[ast.expr_context]) ->
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, contexts)}
 
 
-def _cut(
+def _function(
     name: str, statements: Sequence[ast.stmt], rest: Sequence[ast.stmt], local: Collection[str]
-) -> tuple[ast.stmt, list[ast.stmt]]:
-    """A function that has the statements, and the statements that call it. ``local``: names that are no globals."""
+) -> tuple[str, str, list[str]]:
+    """The first and the last line of the function that has the statements, and the lines that call it. ``local``: names
+    that are no globals."""
     made = _names(statements, ast.Store)
     given = sorted((_names(statements, ast.Load) & {*local}) - made)
     freed = _names(statements, ast.Del)
     results = sorted((made - freed) & _names(rest, ast.Load, ast.Del))
-    returned = f"({', '.join(results)}{',' if results else ''})"
-    function, *calls = ast.parse(
-        f"def {name}({', '.join(given)}):\n    return {returned}\n"
-        + (f"{returned} = " if results else "")
-        + f"{name}({', '.join(given)})\n"
-        + "".join(f"del {one}\n" for one in given if one in freed)
-    ).body
-    assert isinstance(function, ast.FunctionDef)
-    for node in (node for one in (function, *calls) for node in ast.walk(one)):
-        for attribute in ("lineno", "end_lineno"):
-            if hasattr(node, attribute):  # errors name the line where the statements were
-                setattr(node, attribute, statements[0].lineno)
-    function.body[:0] = statements
-    return function, calls
+    call = f"{name}({', '.join(given)})"
+    bound = "".join(f"{one}, " for one in results).rstrip(" " if len(results) == 1 else ", ")
+    calls = [f"    {bound} = {call}\n" if results else f"    {call}\n"]
+    calls += [f"    del {', '.join(one for one in given if one in freed)}\n"] * any(one in freed for one in given)
+    return f"def {call}:\n", f"    return ({bound})\n", calls
