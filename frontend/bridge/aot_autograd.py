@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
@@ -37,8 +38,27 @@ def aot_compile(
     if os.environ.get("TORCH_COMPILE_DEBUG") == "1" or any(isinstance(x, list | tuple | dict) for x in example_inputs):
         from torch._dynamo.backends.common import aot_autograd  # writes files, or flattens inputs
 
-        return innermost_fn(aot_autograd(**how)(gm, example_inputs))  # Dynamo keeps out of what a backend returns
-    return _aot_module(gm, example_inputs, **how)
+        with unbacked_sizes_allowed():
+            return innermost_fn(aot_autograd(**how)(gm, example_inputs))  # Dynamo keeps out of what a backend returns
+    with unbacked_sizes_allowed():
+        return _aot_module(gm, example_inputs, **how)
+
+
+@contextmanager
+def unbacked_sizes_allowed() -> Iterator[None]:
+    """Where Dynamo breaks graphs at operators whose sizes depend on data (``torch.compile`` without our settings), its
+    environment forbids them in what AOTAutograd traces too: the gradient of ``y[mask] = x`` would fail."""
+    context = TracingContext.try_get()
+    env = context.fake_mode.shape_env if context is not None and context.fake_mode is not None else None
+    if env is None:
+        yield
+        return
+    before = env.settings
+    env.settings = dataclasses.replace(before, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    try:
+        yield
+    finally:
+        env.settings = before
 
 
 def _aot_module(gm: torch.fx.GraphModule, example_inputs: list[Any], bw_compiler: Any, **how: Any) -> Any:

@@ -246,3 +246,25 @@ def test_in_a_process_that_has_not_imported_us() -> None:
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1"]
+
+
+def written(y: torch.Tensor, mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    filled = y.clone()
+    filled[mask] = x
+    return filled, y.index_put((mask,), x.sum(), accumulate=True)
+
+
+def test_gradients_whose_sizes_depend_on_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo captures the writes by itself; their gradients select elements."""
+    monkeypatch.setenv("SYMSHAPE_STRICT", "1")
+    compiled = plain(written, dynamic=True)
+    for size in (7, 1, 0, 64):
+        y, mask = torch.randn(size, 3), torch.arange(size) % 3 == 0
+        x = torch.randn(int(mask.sum()), 3)
+        found = []
+        for run in (compiled, written):
+            given = [one.clone().requires_grad_() for one in (y, x)]
+            results = run(given[0], mask, given[1])
+            found.append((*results, *torch.autograd.grad([one.sin().sum() for one in results], given)))
+        torch.testing.assert_close(*found)
+    assert graphs() == 1
