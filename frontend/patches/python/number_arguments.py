@@ -91,6 +91,8 @@ def _is_bool(variable: Any) -> bool:
 def _decided(tx: Any, variable: Any) -> Any:
     """A constant for a comparison of backed sizes, also in a list, tuple or slice; other variables unchanged. The graph
     breaks at one that depends on data."""
+    if isinstance(variable, LazyVariableTracker) and not variable.is_realized():
+        return variable  # inputs, which are no conditions, keep the order in which Dynamo reads them
     one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
     if not isinstance(one, (BaseListVariable, SliceVariable)):
         if isinstance(one, SymNodeVariable) and free_unbacked_symbols(one.sym_num):
