@@ -148,6 +148,7 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch._functorch.config.functionalize_rng_ops", "bool"),
         ),
         only_speed=True,
+        versions=Versions(first="2.12"),  # in 2.11 the attribute has another name
     ),
     Patch(
         "maps over devices",
