@@ -18,18 +18,32 @@ from symshape.frontend.patches.patch import Changes
 def keys_are_guarded(changes: Changes) -> None:
     """Guards on all keys and their order where all keys are read, or items are written back."""
     from torch._dynamo import side_effects
-    from torch._dynamo.variables import builtin, dicts, lists
+    from torch._dynamo.variables import builtin, dicts
 
     changes.wrap(dicts.ConstDictVariable, "install_dict_keys_match_guard", _with_order)
     changes.wrap(dicts.ConstDictVariable, "as_python_constant", _of_guarded_keys)
-    changes.wrap(dicts.ConstDictVariable, "call_method", _methods_with_guard)
-    changes.wrap(lists.CommonListMethodsVariable, "call_method", _extended_with_guard)
     changes.wrap(builtin.BuiltinVariable, "call_not_", _negated_with_guard)
     changes.wrap(side_effects.SideEffects, "mutation", _written_with_guard)
-    wrappers = {"call_method": _methods_with_guard, "nb_or_impl": _merged_with_guard, "repr_impl": _shown_with_guard}
+    wrappers = {"call_method": _methods_with_guard, "nb_or_impl": _merged_with_guard}
+    wrappers |= dict.fromkeys(("repr_impl", "tp_repr_impl"), _shown_with_guard)  # the second since 2.15
     for owner in _kinds():
         for name in wrappers.keys() & vars(owner).keys():
             changes.wrap(owner, name, wrappers[name])
+
+
+def methods_guard_keys(changes: Changes) -> None:
+    """The same in methods of dictionaries, and in ``extend`` of a list by one."""
+    from torch._dynamo.variables import dicts, lists
+
+    changes.wrap(dicts.ConstDictVariable, "call_method", _methods_with_guard)
+    changes.wrap(lists.CommonListMethodsVariable, "call_method", _extended_with_guard)
+
+
+def listed_methods_guard_keys(changes: Changes) -> None:
+    """The same where methods are functions in a table of their class."""
+    from torch._dynamo.variables import VariableTracker
+
+    changes.wrap(VariableTracker, "call_method", _listed_with_guard)
 
 
 def _kinds() -> list[Any]:
@@ -117,6 +131,22 @@ def _extended_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
         if name == "extend" and args and isinstance(args[0].realize(), ConstDictVariable):
             guard_keys(args[0].realize())
         return usual(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+@functools.cache
+def _listed_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.lists import BaseListVariable
+
+    of_dictionary, of_list = _methods_with_guard(usual), _extended_with_guard(usual)
+
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if isinstance(self, ConstDictVariable):
+            return of_dictionary(self, tx, name, args, kwargs)
+        return (of_list if isinstance(self, BaseListVariable) else usual)(self, tx, name, args, kwargs)
 
     return call_method
 

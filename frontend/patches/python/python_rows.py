@@ -84,8 +84,6 @@ ROWS: tuple[Patch, ...] = (
         (
             f"{VARIABLES}.dicts.ConstDictVariable.install_dict_keys_match_guard",
             f"{VARIABLES}.dicts.ConstDictVariable.as_python_constant",
-            f"{VARIABLES}.dicts.ConstDictVariable.call_method",
-            f"{VARIABLES}.lists.CommonListMethodsVariable.call_method",
             f"{VARIABLES}.builtin.BuiltinVariable.call_not_",
             "torch._dynamo.side_effects.SideEffects.mutation",
         ),
@@ -94,13 +92,39 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes(f"{VARIABLES}.dicts.ConstDictVariable.install_dict_keys_match_guard", "self"),
             Takes(f"{VARIABLES}.dicts.ConstDictVariable.as_python_constant", "self"),
-            Takes(f"{VARIABLES}.dicts.ConstDictVariable.call_method", "self, tx, name, args, kwargs"),
-            Takes(f"{VARIABLES}.lists.CommonListMethodsVariable.call_method", "self, tx, name, args, kwargs"),
             Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_not_", "self, tx, a"),
             Takes("torch._dynamo.side_effects.SideEffects.mutation", "self, var"),
             Exists("torch._dynamo.symbolic_convert.InstructionTranslator.current_tx"),
             Exists("torch._dynamo.source.is_constant_source"),
         ),
+    ),
+    Patch(
+        "keys in methods of dictionaries",
+        ("frame",),
+        (
+            f"{VARIABLES}.dicts.ConstDictVariable.call_method",
+            f"{VARIABLES}.lists.CommonListMethodsVariable.call_method",
+        ),
+        dictionaries.methods_guard_keys,
+        "`d.popitem()` and `l.extend(d)` would run the same graph for other keys",
+        (
+            Takes(f"{VARIABLES}.dicts.ConstDictVariable.call_method", "self, tx, name, args, kwargs"),
+            Takes(f"{VARIABLES}.lists.CommonListMethodsVariable.call_method", "self, tx, name, args, kwargs"),
+        ),
+        versions=Versions(last="2.14"),
+    ),
+    Patch(
+        "keys in listed methods of dictionaries",
+        ("frame",),
+        (f"{VARIABLES}.base.VariableTracker.call_method",),
+        dictionaries.listed_methods_guard_keys,
+        "`d.popitem()` and `l.extend(d)` would run the same graph for other keys",
+        (
+            Takes(f"{VARIABLES}.base.VariableTracker.call_method", "self, tx, name, args, kwargs"),
+            Exists(f"{VARIABLES}.dicts.ConstDictVariable.tp_methods"),
+            Exists(f"{VARIABLES}.lists.BaseListVariable.list_extend"),
+        ),
+        versions=Versions(first="2.15"),
     ),
     Patch(
         "differences of sets",
