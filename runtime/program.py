@@ -78,15 +78,17 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
     products = _products(program.device, pad_products)
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
 
+    code = compile(program.source, _FILE, "exec")
+    convolutions = [name for name, target in program.targets.items() if target == _CONVOLUTION]
+
     def load(own: Kernels, is_recorded: bool) -> Run:
         given = {**namespace, **own}
-        exec(compile(program.source, _FILE, "exec"), given)
+        exec(code, given)
         for name in program.segments if is_recorded else ():
             given[name] = Segment(given[name], [*own], convolutions)
         run: Run = given["program"]
         return run
 
-    convolutions = [name for name, target in program.targets.items() if target == _CONVOLUTION]
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}, False))
     run = _with_user_lines(load(kernels, True), named, program.user_lines)
     return run if capture is None else _graphed(program, run, capture, slot_of)
