@@ -1,10 +1,10 @@
 """Frames of plain ``torch.compile(backend="symshape")``: applies the patches that one graph for all sizes needs.
 
-The rules are those of ``symshape.compile``, the settings of Dynamo the user's.
+The rules and settings are those of ``symshape.compile``; whether sizes are dynamic is the user's choice.
 
-Dynamo calls back when it starts to trace a frame. After ``torch._dynamo.reset()`` it does not, until the backend is
-called for the first graph: that frame is traced once more. A frame in which one of our rules fails is also traced once
-more, by PyTorch's own rules.
+Dynamo calls back when it starts to trace a frame. While it is tracing another one (in another thread, or around this
+one) it does not: then the backend is called for the frame's first graph, and the frame is traced once more. A frame in
+which one of our rules fails is also traced once more, by PyTorch's own rules and settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from symshape.frontend.opaque_calls.frame_decisions import (
 from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope, is_plain_frame, is_traced_by_our_rules
 from symshape.frontend.patches.registry import in_force
-from symshape.frontend.patches.settings import FX, configured
 from symshape.options import Options
 from symshape.usual_rules import may_use_usual_rules, say_usual_rules
 
@@ -54,7 +53,6 @@ def traced_by_our_rules(backend: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(backend)
     def compile_graph(*args: P.args, **kwargs: P.kwargs) -> R:
         if not is_traced_by_our_rules() and _enter(compile_graph):
-            tell_of_frames(begin)
             trace_again("by the rules of symshape")
         try:
             return backend(*args, **kwargs)
@@ -90,8 +88,8 @@ def _in_force(frame: PlainFrame) -> Iterator[None]:
 
 
 class _Tracing:
-    """Traces a frame by our rules; where one of them fails, by PyTorch's own. ``rules``: the context of those in force.
-    Settings are the user's, but for the one that makes equal sizes of the first call one symbol."""
+    """Traces a frame by our rules and settings; where one of them fails, by PyTorch's own rules and the user's
+    settings. ``rules``: the context of those in force."""
 
     def __init__(self, frame: PlainFrame, rules: contextlib.ExitStack) -> None:
         self._frame, self._rules, self._before = frame, rules, sys.exception()
@@ -99,8 +97,7 @@ class _Tracing:
         self._enter(patched=True)
 
     def _enter(self, patched: bool) -> None:
-        scope = Scope("frame", plain=True, only_settings=not patched)
-        self._rules.enter_context(in_force(scope, (configured(FX, use_duck_shape=False),)))
+        self._rules.enter_context(in_force(Scope("frame", plain=True, only_settings=not patched)))
 
     def __call__(self, code: CodeType, attempts: Any, trace: Callable[[], R]) -> R:
         """Returns the result of ``trace``. ``attempts``: Dynamo's state of earlier attempts."""

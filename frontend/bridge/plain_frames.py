@@ -1,7 +1,7 @@
 """Finds the frame that plain ``torch.compile`` is compiling, and traces it once more where needed.
 
-Uses Dynamo's callbacks (``torch._dynamo.callback``), which it calls before it traces a frame. ``torch._dynamo.reset()``
-removes them, and of nested compiles they are called for the outermost alone.
+Uses Dynamo's callbacks (``torch._dynamo.callback``), which it calls before it traces a frame; of nested compiles for
+the outermost alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
@@ -42,10 +42,26 @@ class PlainFrame:
     until_compiled: contextlib.ExitStack
 
 
+class _StartCallbacks(list[Callable[[Any], None]]):
+    """Dynamo's list of callbacks. ``torch._dynamo.reset()`` clears it, and nothing says so: a frame that has no graph
+    before its first graph break would not be traced by our rules. ``kept`` stays in the list."""
+
+    def __init__(self, callbacks: Iterable[Callable[[Any], None]]) -> None:
+        super().__init__(callbacks)
+        self.kept: list[Callable[[Any], None]] = []
+
+    def clear(self) -> None:
+        self[:] = self.kept
+
+
 def tell_of_frames(begin: Callable[[Any], None]) -> None:
-    """Registers ``begin``, which Dynamo calls before it traces a frame, until Dynamo is reset."""
-    if begin not in callback_handler.start_callbacks:
-        callback_handler.register_start_callback(begin)
+    """Registers ``begin``, which Dynamo calls before it traces a frame, for the lifetime of the process."""
+    callbacks = callback_handler.start_callbacks
+    if not isinstance(callbacks, _StartCallbacks):
+        callbacks = callback_handler.start_callbacks = _StartCallbacks(callbacks)
+    if begin not in callbacks.kept:
+        callbacks.kept.append(begin)
+        callbacks.append(begin)
 
 
 def frame_being_compiled() -> PlainFrame | None:

@@ -50,9 +50,9 @@ class Scope:
     """What is being traced, and how.
 
     For a frame: ``run_operators`` allows running users' operators without a fake rule on made-up operands;
-    ``only_settings`` applies settings only; ``plain`` applies none, for plain ``torch.compile``; ``writes_failures``
-    writes repro files for Dynamo's graphs. For a graph: ``eager_draws`` draws the random numbers of eager mode;
-    ``keeps_memory`` keeps what is written in place at its offset in a copy of its whole storage."""
+    ``only_settings`` applies settings only; ``plain``: Dynamo compiles it for plain ``torch.compile``;
+    ``writes_failures`` writes repro files for Dynamo's graphs. For a graph: ``eager_draws`` draws the random numbers of
+    eager mode; ``keeps_memory`` keeps what is written in place at its offset in a copy of its whole storage."""
 
     phase: Phase
     run_operators: bool = True
@@ -230,7 +230,7 @@ class Patch:
 
     def is_for(self, scope: Scope) -> bool:
         """Whether the row applies to a scope, regardless of the version."""
-        left_out = scope.plain if self.is_setting else scope.only_settings
+        left_out = scope.only_settings and not self.is_setting
         return scope.phase in self.phases and not left_out and self.when(scope)
 
     def wrong(self, also_slow: bool = True) -> list[str]:
