@@ -13,6 +13,8 @@ from torch._dynamo.utils import counters
 import symshape
 
 Tensor = torch.Tensor
+# Dynamo of PyTorch 2.11 multiplies no list by a condition, and has no ``^=`` of one.
+not_in_2_11 = pytest.mark.xfail(torch.__version__ < "2.12", raises=RuntimeError, reason="Dynamo of PyTorch 2.11")
 SIZES = ((2, 5), (1, 4), (3, 3), (3, 4), (5, 1), (4, 2))
 
 
@@ -60,7 +62,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("compiler", [symshape.compile, symshape.jit], ids=["compile", "jit"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[not_in_2_11] * (n == "as_numbers")) for n in PROGRAMS])
 def test_results(name: str, compiler: Callable[..., Any]) -> None:
     torch._dynamo.reset()
     compiled = compiler(PROGRAMS[name])
@@ -69,6 +71,7 @@ def test_results(name: str, compiler: Callable[..., Any]) -> None:
         torch.testing.assert_close(compiled(x), PROGRAMS[name](x), rtol=0, atol=0)
 
 
+@not_in_2_11
 def test_conditions_are_not_decided() -> None:
     torch._dynamo.reset()
     counters.clear()

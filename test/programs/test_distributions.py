@@ -34,7 +34,15 @@ def density(x: Tensor) -> Tensor:
     return _normal(x, 1.5).log_prob(torch.outer(x, x))
 
 
-@pytest.mark.parametrize("function", [divergence, divergence_of_batches, divergence_from_low_rank, density])
+_expanded = pytest.param(
+    divergence_of_batches,
+    marks=pytest.mark.xfail(
+        torch.__version__ < "2.12", raises=RuntimeError, reason="Dynamo of 2.11 traces no object.__new__"
+    ),
+)
+
+
+@pytest.mark.parametrize("function", [divergence, _expanded, divergence_from_low_rank, density])
 def test_normal_distributions(function: Callable[[Tensor], Tensor]) -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

@@ -87,8 +87,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], list[tuple[int, ..
 }
 
 
+_not_in_2_11 = pytest.mark.xfail(
+    torch.__version__ < "2.12", raises=RuntimeError, reason="quantile of 2.11 asks for values"
+)
+
+
 @pytest.mark.parametrize("dynamic", (True, None))
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize(
+    "program", [pytest.param(p, id=n, marks=[_not_in_2_11] * (n == "quantile")) for n, p in PROGRAMS.items()]
+)
 def test_one_graph_serves_all_sizes(program: Any, dynamic: bool | None) -> None:
     """Without ``dynamic=True`` the first graph is for the sizes of the first call."""
     function, shapes, sizes = program
