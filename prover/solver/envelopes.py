@@ -32,17 +32,18 @@ def envelopes(products: Products, ranges: Ranges) -> Iterator[Row]:
 
 def row_products(rows: Iterable[Row], products: Products, ranges: Ranges) -> Iterator[Row]:
     """The product of each row with each bound of a factor's range, if every product in it has a variable."""
-    factors = sorted({factor for pair in products for factor in pair})
-    if not factors:
-        return
+    partners: dict[int, dict[int, int]] = {}  # factor -> other factor -> their product
+    for (left, right), result in products.items():
+        partners.setdefault(left, {})[right] = result
+        partners.setdefault(right, {})[left] = result
     for row in rows:
         if len(row.terms) < 2:
             continue
-        for factor in factors:
-            pairs = [(min(factor, v), max(factor, v)) for v, _ in row.terms]
-            if any(pair not in products for pair in pairs):
+        for factor in sorted(partners.get(row.terms[0][0], ())):
+            made = partners[factor]
+            if any(variable not in made for variable, _ in row.terms):
                 continue
-            whole = Linear({products[pair]: c for pair, (_, c) in zip(pairs, row.terms, strict=True)})
+            whole = Linear({made[variable]: coefficient for variable, coefficient in row.terms})
             whole = whole.plus(Linear({factor: 1}), row.constant)
             this = Linear(row.terms)
             this.constant = row.constant

@@ -119,13 +119,19 @@ class Presburger:
         dim = isl.dim_type.set
         space = isl.Space.set_alloc(self._context, 0, size)
         local = isl.LocalSpace.from_space(space)
-        result = isl.BasicSet.universe(space)
+        parts = []
         for row in rows:
             constraint = (isl.Constraint.alloc_equality if row.equal else isl.Constraint.alloc_inequality)(local)
             for variable, coefficient in row.terms:
                 constraint = constraint.set_coefficient_val(dim, variable, self._value(coefficient))
-            result = result.add_constraint(constraint.set_constant_val(self._value(row.constant)))
-        return result
+            parts.append(isl.BasicSet.from_constraint(constraint.set_constant_val(self._value(row.constant))))
+        if not parts:
+            return isl.BasicSet.universe(space)
+        while len(parts) > 1:  # in pairs: isl copies the whole set for each constraint that is added to it
+            parts = [first.intersect(second) for first, second in zip(parts[::2], parts[1::2])] + parts[
+                len(parts) & ~1 :
+            ]
+        return parts[0]
 
     def _value(self, number: int) -> Any:
         if -_LARGEST_LONG < number < _LARGEST_LONG:
