@@ -455,6 +455,7 @@ def test_maxima_of_images(arguments: Any, dtype: torch.dtype) -> None:
             assert got.stride() == expected.stride() or {0, 1} & {*expected.shape}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("arguments", WINDOWS)
 def test_maxima_of_images_have_gradients(arguments: Any) -> None:
     torch._dynamo.reset()

@@ -51,6 +51,7 @@ def operands(order: tuple[int, ...], other: tuple[int, ...], n: int) -> list[tor
     return [*made, (made[1] * 1000).long() % made[1].numel()]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("order", "other"), ORDERS)
 def test_strides_are_those_of_eager_mode(order: tuple[int, ...], other: tuple[int, ...]) -> None:
     def all_of_them(*given: torch.Tensor) -> list[Any]:

@@ -30,6 +30,7 @@ from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
+from symshape.tools.cli import main
 from symshape.tools.reference import pages
 
 PHASES = ("plain", "frame", "graph", "jit", "split", "function")
@@ -486,10 +487,10 @@ def test_the_page_is_up_to_date() -> None:
     assert page.read_text() == pages("patches")["patches"], "make docs"
 
 
-def test_the_command() -> None:
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "symshape.tools.cli", "patches", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert main(["patches", *arguments]) == 0
+        return capsys.readouterr().out
 
     assert f"{len(PATCHES)} changes of PyTorch" in run()
     assert f"{len(CURRENT)} of {len(CURRENT)} patches find what they rely on" in run("--probe")

@@ -89,7 +89,7 @@ CASES: Final = [(program, torch.float32, form) for program in PROGRAMS for form 
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("program", "dtype", "form"), CASES, ids=lambda p: getattr(p, "__name__", str(p)))
 def test_equals_eager_mode(machine: Machine, program: Program, dtype: torch.dtype, form: str) -> None:
     """At most twice eager's error, or rounding; two runs are equal."""
