@@ -62,7 +62,7 @@ def check_all(group: list[Program], sizes: Sequence[int]) -> None:
         check(group, compiled, n)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", GROUPS)
 def test_equals_eager(name: str) -> None:
     """Sizes 0 and 1 take turns."""
