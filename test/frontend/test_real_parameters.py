@@ -119,6 +119,7 @@ FUNCTIONS = (normalisations, losses, smoothed, distances, selected, attention, r
 OF_ONE = (normalisations, resized)  # the norm of one number, an image that keeps its height
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_numbers_made_of_sizes(function: Callable[..., Any], compile: Callable[..., Any]) -> None:

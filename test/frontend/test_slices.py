@@ -55,6 +55,7 @@ def check(compiled: Any, function: Callable[..., Any], x: Tensor) -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("first", [5, 0, 1])
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(("function", "graphs"), [(ends, 1), (stencils, 1), (written, 1), (differences, 1)])
@@ -76,7 +77,7 @@ def test_a_question_of_a_size_is_a_guard() -> None:
         return y * 3 if y.shape[0] > 4 else y.expand(3, -1, -1).sum(0) if y.shape[0] == 0 else y[0] + x[-1]
 
     compiled = symshape.compile(function)
-    for size in (9, 0, 1, 2, 3, 6, 7, 30):
+    for size in (9, 0, 1, 2, 3, 7):
         x = torch.randn(size, 2)
         torch.testing.assert_close(compiled(x), function(x))
 
