@@ -83,7 +83,7 @@ def group_norm(
 
 
 def _normalised(
-    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype
+    x: Tensor, mean: Any, variance: Any, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
     """``x`` (N, C, ...), the others (C) or (N, C). In channels-last if ``x`` is, else contiguous."""
 
@@ -107,7 +107,13 @@ def batch_norm(
     cudnn_enabled: bool,
 ) -> Tensor:
     """``torch.batch_norm`` of (N, C, ...)"""
+    if not training and (running_mean is None or running_var is None):
+        return torch.batch_norm(  # which is refused
+            input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
+        )
     x, dims = _wide(input), [0, *range(2, input.dim())]
+    mean: Any = running_mean
+    variance: Any = running_var
     if training:
         variance, mean = torch.var_mean(x, dims, correction=0)
         count: Any = math.prod(input.size(d) for d in dims)
@@ -115,9 +121,6 @@ def batch_norm(
             for running, now in ((running_mean, mean), (running_var, variance * (count / (count - 1)))):
                 if running is not None:
                     running.copy_(running * (1 - momentum) + now * momentum)
-    else:
-        assert running_mean is not None and running_var is not None
-        mean, variance = running_mean, running_var
     return _normalised(x, mean, variance + eps, weight, bias, input.dtype)
 
 
