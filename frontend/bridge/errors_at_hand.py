@@ -16,7 +16,7 @@ import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import is_wrapped
 from symshape.frontend.bridge.running_operators import without_modes
-from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
+from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, number_at, size_at
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 
 _MOST_ELEMENTS = 1 << 22
@@ -68,9 +68,9 @@ def _at_hand(leaves: Sequence[Any]) -> list[Any] | None:
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if not tensors or any(x.layout != torch.strided or x.is_nested or is_wrapped(x) for x in tensors):
         return None
-    sizes = [x for x in leaves if isinstance(x, torch.SymInt)]
+    sizes = [x for x in leaves if isinstance(x, torch.SymInt | torch.SymFloat)]
     known, unknown = first_seen_sizes([*sizes, *(s for x in tensors for s in (*x.shape, *x.stride()))])
-    others = any(isinstance(x, torch.SymFloat | torch.SymBool) for x in leaves)
+    others = any(isinstance(x, torch.SymBool) for x in leaves)
     if unknown or others or sum(math.prod(size_at(s, known) for s in x.shape) for x in tensors) > _MOST_ELEMENTS:
         return None
     device = "cpu" if all(x.device.type == "cpu" for x in tensors) else "meta"
@@ -78,6 +78,8 @@ def _at_hand(leaves: Sequence[Any]) -> list[Any] | None:
     def real(x: Any) -> Any:
         if isinstance(x, torch.SymInt):
             return size_at(x, known)
+        if isinstance(x, torch.SymFloat):
+            return number_at(x, known)
         return _made(x, known, device) if isinstance(x, torch.Tensor) else x
 
     return [real(x) for x in leaves]

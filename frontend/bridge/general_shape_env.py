@@ -32,7 +32,7 @@ from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv
+from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, Max
 
 from symshape.activity import note
 from symshape.frontend.bridge.mixed_questions import settling_guards
@@ -92,6 +92,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.hints_only = False  # larger_hints are not used
         self.uncacheable_answers = 0  # the number of answers that are right for the asking code alone
         self.decided: dict[Any, bool] = {}  # conditions with a guard, as they were evaluated
+        self.clamped: set[Any] = set()  # sizes max(size, 0) of slices, which are asked without a guard
         self.unit_stride_sizes: set[Any] = set()  # of dims with stride 1 that had another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # framework's and user's line -> a guard's location, origin
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -146,6 +147,7 @@ class GeneralShapeEnv(ShapeEnv):
         line = refused_line()
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
             refuse(line)
+        self._settle_clamped(orig_expr)
         try:
             found = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
         except GuardOnDataDependentSymNode:
@@ -156,6 +158,17 @@ class GeneralShapeEnv(ShapeEnv):
         if has_guard and isinstance(orig_expr, sympy.core.relational.Relational):
             self.decided |= {orig_expr: bool(found), sympy.Not(orig_expr): not found}
         return found
+
+    def _settle_clamped(self, question: Any) -> None:
+        """Guards the signs of sizes ``max(size, 0)`` in a question that will be answered with a guard: so a graph for
+        sizes that are long enough knows the sizes of slices as differences."""
+        if not self.clamped or not self.is_backed(question):
+            return
+        asked = self.clamped & question.atoms(Max)
+        if asked and self._maybe_evaluate_static(question) is None:
+            for clamp in asked:
+                size = next(one for one in clamp.args if one != 0)
+                super().evaluate_expr(sympy.Ge(size, 0))
 
     def _settled_by_inputs(self, question: Any) -> bool | None:
         """The answer to a question about unbacked sizes if the sizes of the inputs settle it, which is then a guard."""
@@ -451,7 +464,8 @@ def if_larger(condition: Any) -> bool | None:
     it."""
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
-    quotients = {one: sympy.Symbol(str(one), integer=True, nonnegative=True) for one in condition.atoms(FloorDiv)}
+    functions = condition.atoms(FloorDiv, Max)
+    quotients = {one: sympy.Symbol(str(one), integer=True, nonnegative=True) for one in functions}
     try:
         asked = condition_from_sympy(condition.xreplace(quotients))
     except UnsupportedExpr:

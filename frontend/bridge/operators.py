@@ -16,6 +16,11 @@ PAD_PACKED: Any = torch._VF._pad_packed_sequence  # type: ignore[attr-defined]
 PAD: Any = torch._C._nn.pad
 
 
+def nn_function(name: str) -> Any:
+    """A function of C++ that a Python function of ``torch.nn.functional`` calls."""
+    return getattr(torch._C._nn, name)
+
+
 def schema_of(target: Any) -> Any:
     """The ``torch.FunctionSchema`` of an operator overload; None for other targets."""
     return getattr(target, "_schema", None)

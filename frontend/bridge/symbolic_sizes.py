@@ -14,6 +14,8 @@ from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv, is_gener
 from symshape.frontend.bridge.shape_env import symbol_hint
 from symshape.runtime.torch_c import first_seen
 
+_torch: Any = torch  # it has no types
+
 
 def is_unbacked(size: int | torch.SymInt | torch.SymFloat) -> bool:
     """Whether a size is data-dependent."""
@@ -40,6 +42,19 @@ def guard_or_false(condition: Any) -> bool:
     from torch.fx.experimental import symbolic_shapes
 
     return condition if isinstance(condition, bool) else bool(symbolic_shapes.guard_or_false(condition))
+
+
+def clamped_size(size: Any) -> Any:
+    """``max(size, 0)`` of a size of a GeneralShapeEnv, without a guard; of what it is asked with a guard, its sign is
+    too."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if statically_known_true(size >= 0):
+        return size
+    found = _torch.sym_max(size, 0)
+    if isinstance(found, torch.SymInt):
+        found.node.shape_env.clamped.add(found.node.expr)
+    return found
 
 
 def holds_here(condition: Any) -> bool:
@@ -129,12 +144,18 @@ def size_at(size: Any, values: Mapping[Any, int]) -> int:
     return int(size.node.expr.xreplace({symbol: sympy.Integer(value) for symbol, value in values.items()}))
 
 
+def number_at(number: torch.SymFloat, values: Mapping[Any, Any]) -> float:
+    """The value of a symbolic float for these values of its symbols."""
+    return float(number.node.expr.xreplace({symbol: sympy.sympify(value) for symbol, value in values.items()}))
+
+
 def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
     """The symbols in some sizes: hints of backed ones, and the list of unbacked ones."""
     fixed: dict[Any, int] = {}
     unknown: dict[Any, None] = {}
     for size in sizes:
-        for symbol in sorted(size.node.expr.free_symbols, key=str) if isinstance(size, torch.SymInt) else ():
+        symbolic = isinstance(size, torch.SymInt | torch.SymFloat)
+        for symbol in sorted(size.node.expr.free_symbols, key=str) if symbolic else ():
             hint = symbol_hint(size.node.shape_env, symbol)
             if hint is None:
                 unknown[symbol] = None

@@ -24,11 +24,13 @@ from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.broadcasting import repeated, with_equal_batches
 from symshape.frontend.decompositions.built_matrices import matrix_kernels
 from symshape.frontend.decompositions.complex_numbers import Polar
+from symshape.frontend.decompositions.distances import norm_of_order
 from symshape.frontend.decompositions.integer_parameters import is_class
 from symshape.frontend.decompositions.packed_sequences import packed_kernels
 from symshape.frontend.decompositions.padding import pad_circular
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
+from symshape.frontend.decompositions.symbolic_scalars import is_differentiated, scalar_kernels
 from symshape.frontend.decompositions.upsampling import upsampling_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
@@ -77,6 +79,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
+        **scalar_kernels(),
     }
 
 
@@ -177,6 +180,8 @@ def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: A
     if isinstance(order, (torch.SymInt, torch.SymFloat)):
         order = next((usual_one for usual_one in (2, 1) if order == usual_one), order)
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    if is_differentiated(order, x) and order not in (0, math.inf) and not x.is_complex() and not kwargs:
+        return norm_of_order(x, order, list(dims), *args)
     count: Any = math.prod(x.size(d) for d in dims) if x.dim() else 1
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
         bool(count == 1)

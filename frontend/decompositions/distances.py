@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -51,6 +52,12 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
     """``x`` (N, M): the distance of each pair of rows, N*(N-1)/2 of them in order of the first row."""
     if has_unbacked_sizes(x):
         return NotImplemented
+    first, second = pairs(x)
+    return norm(x[first] - x[second], p)
+
+
+def pairs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The indices of the first and the second row of each pair of rows, in order of the first."""
     rows = x.size(0)
     pairs = rows * (rows - 1) // 2  # 0 of no rows too
     pair = torch.arange(pairs, device=x.device)
@@ -58,7 +65,7 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
     half = rows - 0.5
     first = (half - (half * half - 2.0 * pair.to(torch.float64) - 1.0).sqrt()).to(torch.int64)
     second = pair - rows * first + first * (first + 1) // 2 + first + 1
-    return norm(x[first] - x[second], p)
+    return first, second
 
 
 def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
@@ -73,3 +80,11 @@ def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
     if math.isinf(p):
         return torch.constant_pad_nd(size, (0, 1)).amax(-1)  # also of nothing
     return (size**p).sum(-1) ** (1 / p)
+
+
+def norm_of_order(x: torch.Tensor, p: Any, dims: Sequence[int], keepdim: bool = False) -> torch.Tensor:
+    """The norm of an order that may be symbolic, but is none of 0, 1, 2 and infinity. Its gradient, which is PyTorch's
+    of these parts, is 0 where the norm is 0, as eager mode's is."""
+    size = x.abs()
+    total = torch.where(size == 0, 0, torch.where(size == 0, 1, size) ** p).sum(list(dims), keepdim)
+    return torch.where(total == 0, 0, torch.where(total == 0, 1, total) ** (1 / p))

@@ -19,7 +19,22 @@ import torch
 from symshape.frontend.bridge.operators import PAD, PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
+from symshape.frontend.decompositions.differences import (
+    diff,
+    gradient,
+    matrix_norm,
+    takes_diff,
+    takes_gradient,
+    takes_matrix_norm,
+)
 from symshape.frontend.decompositions.packed_sequences import pad_packed
+from symshape.frontend.decompositions.real_parameters import (
+    has_symbolic_float,
+    is_symbolic,
+    python_functions,
+    rules,
+    takes,
+)
 from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
 _torch: Any = torch  # these have no types
@@ -277,12 +292,14 @@ def _has_floating_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return len(args) <= 4 and is_real and _has_symbolic_steps(args, given)
 
 
-def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the first argument is symbolic and the dtype is floating-point."""
+def _has_symbolic_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an argument is a symbolic number and the dtype is floating-point. C++ takes the shape of a window behind
+    ``periodic`` alone."""
     dtype = kwargs.get("dtype")
-    first = args[0] if args else kwargs.get("window_length", kwargs.get("n"))
+    if kwargs.keys() & {"alpha", "beta"} and "periodic" not in kwargs and len(args) < 2:
+        return False
     known = kwargs.keys() <= {"window_length", "n", "periodic", "alpha", "beta", "d", "dtype", "device"}
-    return isinstance(first, torch.SymInt) and known and (dtype is None or dtype.is_floating_point)
+    return is_symbolic([args, kwargs]) and known and (dtype is None or dtype.is_floating_point)
 
 
 def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -383,15 +400,21 @@ def _always(_: Sequence[Any], __: Mapping[str, Any]) -> bool:
 GET_ITEM: Final = Replacement(get_item, has_number)
 SET_ITEM: Final = Replacement(set_item, has_number)
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
+    **{one: Replacement(rule, functools.partial(takes, rule)) for one, rule in rules().items()},
+    **{one: Replacement(run, has_symbolic_float) for one, run in python_functions().items()},
+    torch.diff: Replacement(diff, takes_diff),
+    torch.Tensor.diff: Replacement(diff, takes_diff),
+    torch.gradient: Replacement(gradient, takes_gradient),
+    torch.linalg.matrix_norm: Replacement(matrix_norm, takes_matrix_norm),
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
     torch.logspace: Replacement(logspace, _has_floating_steps),
-    torch.hamming_window: Replacement(hamming_window, _has_symbolic_length),
-    torch.hann_window: Replacement(hann_window, _has_symbolic_length),
-    torch.bartlett_window: Replacement(bartlett_window, _has_symbolic_length),
-    torch.blackman_window: Replacement(blackman_window, _has_symbolic_length),
-    torch.kaiser_window: Replacement(kaiser_window, _has_symbolic_length),
-    torch.fft.fftfreq: Replacement(fftfreq, _has_symbolic_length),
-    torch.fft.rfftfreq: Replacement(rfftfreq, _has_symbolic_length),
+    torch.hamming_window: Replacement(hamming_window, _has_symbolic_number),
+    torch.hann_window: Replacement(hann_window, _has_symbolic_number),
+    torch.bartlett_window: Replacement(bartlett_window, _has_symbolic_number),
+    torch.blackman_window: Replacement(blackman_window, _has_symbolic_number),
+    torch.kaiser_window: Replacement(kaiser_window, _has_symbolic_number),
+    torch.fft.fftfreq: Replacement(fftfreq, _has_symbolic_number),
+    torch.fft.rfftfreq: Replacement(rfftfreq, _has_symbolic_number),
     torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
@@ -409,6 +432,14 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.Tensor.__setitem__: SET_ITEM,
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
+
+
+_REPLACED: Final = {replacement.function: function for function, replacement in REPLACEMENTS.items()}
+
+
+def replaced_by(function: Any) -> Any:
+    """The function of PyTorch that a replacement stands for; any other function itself."""
+    return _REPLACED.get(function, function) if callable(function) else function
 
 
 def replaced(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -116,6 +116,24 @@ def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: b
     return x * draws(DROPOUT, x.size(), like.stride(), [1 - p], None, dtype=x.dtype, device=x.device).div(1 - p)
 
 
+def fill(name: str, like: torch.Tensor, numbers: Sequence[Any]) -> torch.Tensor:
+    """A tensor laid out like another one, filled by an operator whose arguments are these numbers, which may be
+    symbolic: "bernoulli_.float", "uniform_.default", "normal_.default" or "exponential_.default"."""
+    if like.is_cpu and not is_in_functional_transform():
+        size, stride = like.size(), like.stride()
+        draws: Callable[..., torch.Tensor] = torch.ops.symshape.draw
+        return draws(name, size, stride, numbers, None, dtype=like.dtype, device=like.device)
+    if name == "normal_.default":
+        return torch.randn_like(like) * numbers[1] + numbers[0]
+    uniform = torch.rand_like(like)
+    if name == "uniform_.default":
+        return uniform * (numbers[1] - numbers[0]) + numbers[0]
+    if name == "exponential_.default":
+        return -(1 - uniform).log() / numbers[0]
+    assert name == "bernoulli_.float", name
+    return (uniform < numbers[0]).to(like.dtype)
+
+
 def fill_functionally(
     op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any
 ) -> torch.Tensor:

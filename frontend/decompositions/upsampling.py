@@ -18,6 +18,7 @@ from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbac
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 
 aten: Any = torch.ops.aten
+_torch: Any = torch  # it has no types
 
 GRADIENTS: dict[Any, Any] = {
     aten.upsample_nearest1d.vec: aten.upsample_nearest1d_backward.default,
@@ -54,8 +55,12 @@ class _Upsampled(torch.autograd.Function):
 def upsampling_kernels() -> dict[Any, AutogradKernel]:
     """For ``differentiate_by``."""
 
-    def kernel(gradient: Any) -> AutogradKernel:
+    def kernel(operator: Any, gradient: Any) -> AutogradKernel:
+        name = str(operator)
+        mode = "linear" if "linear" in name else "nearest" if "nearest" in name and "exact" not in name else ""
+
         def upsampled(usual: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+            arguments = _with_factors_of_eager(mode, x, arguments)
             differentiated = torch.is_grad_enabled() and x.requires_grad and not in_transform()
             if differentiated and x.device.type == "cpu" and not has_unbacked_sizes(x):
                 result: torch.Tensor = _Upsampled.apply(x, usual, gradient, arguments)  # type: ignore[no-untyped-call]
@@ -66,7 +71,34 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
 
         return upsampled
 
-    return {operator: kernel(gradient) for operator, gradient in GRADIENTS.items()}
+    return {operator: kernel(operator, gradient) for operator, gradient in GRADIENTS.items()}
+
+
+def sizes_by_factors(x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:
+    """The sizes of images (N, C, ...) that are interpolated by these factors."""
+    return [_torch.sym_int(size * factor) for size, factor in zip(x.shape[2:], factors)]
+
+
+def factors_of_eager(mode: str, x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:
+    """The factors by which eager mode reads images on a CPU. Where a dim keeps its size, in the modes "linear" and
+    "nearest" it is copied, whatever the factor is, and where its size is doubled, in the mode "nearest", each element
+    is repeated (aten/src/ATen/native/UpSample.h); PyTorch's decomposition always reads by the factor."""
+    found = list(factors)
+    if mode not in ("linear", "nearest") or not x.is_cpu or has_unbacked_sizes(x):
+        return found
+    for d, (size, wanted, factor) in enumerate(zip(x.shape[2:], sizes_by_factors(x, factors), factors)):
+        is_symbolic = isinstance(factor, torch.SymFloat)
+        if (is_symbolic or 1 < factor < 2) and wanted == size:
+            found[d] = 1.0
+        elif mode == "nearest" and (is_symbolic or 2 < factor < 3) and wanted == 2 * size:
+            found[d] = 2.0
+    return found
+
+
+def _with_factors_of_eager(mode: str, x: torch.Tensor, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments ``output_size, ..., factors`` of an operator, which computes the same sizes by them."""
+    *others, factors = arguments
+    return arguments if factors is None else (*others, factors_of_eager(mode, x, factors))
 
 
 def _require_elements(x: torch.Tensor, result: torch.Tensor) -> None:

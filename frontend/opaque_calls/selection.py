@@ -32,6 +32,7 @@ from symshape.frontend.bridge.tracing_errors import (
     unsupported,
 )
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
+from symshape.frontend.decompositions.integer_parameters import replaced_by
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.data_assignments import is_assignment, keeps_layout
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
@@ -126,7 +127,7 @@ def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: 
     """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it. Where the function may catch
     it, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
-    found = error_at_hand(cause, node.target, args, kwargs)
+    found = error_at_hand(cause, replaced_by(node.target), args, kwargs)
     if found is None:
         return
     if may_catch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, HasLocal, Says, Takes, added
-from symshape.frontend.patches.sizes import scattered_sources, zero_one_specialisation
+from symshape.frontend.patches.sizes import scattered_sources, slices, zero_one_specialisation
 from symshape.frontend.patches.torch_names import (
     DIVISIONS,
     FAKE_MODE,
@@ -167,6 +167,19 @@ ROWS: tuple[Patch, ...] = (
         "`x[1:]` of a tensor that may be empty would have an unbacked size and offset",
         (Takes(f"{VIEWS}._compute_slice_index", "size, index"),),
         versions=Versions(last="2.11"),  # since 2.12 it is the minimum of bound and size
+    ),
+    Patch(
+        "slices without their ends",
+        ("frame", "graph"),
+        (f"{VIEWS}.op_implementations_dict[aten.slice.Tensor]",),
+        slices.ends_are_left_out,
+        "the rule for `x[1:-1]` guards on the dim being as long, so that smaller sizes have graphs of their own",
+        (
+            Takes(
+                f"{VIEWS}.op_implementations_dict[aten.slice.Tensor]", "fake_mode, func, self, dim, start, end, step"
+            ),
+            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+        ),
     ),
     Patch(
         "sizes of pooled tensors",

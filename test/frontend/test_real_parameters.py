@@ -1,0 +1,193 @@
+"""Functions whose C++ takes a float: one graph for all numbers that are made of sizes, with eager mode's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.utils import counters
+
+import symshape
+
+Tensor = torch.Tensor
+WEIGHT, LABELS = torch.linspace(0.5, 2, 4), torch.tensor([3, 0, -100, 1])
+
+
+def normalisations(x: Tensor) -> tuple[Tensor, ...]:
+    eps, running = 1 / (x.shape[1] + 1), [torch.zeros(4), torch.ones(4)]
+    y = x.t()
+    return (
+        F.layer_norm(y, (4,), WEIGHT, eps=eps),
+        F.rms_norm(x, (x.shape[1],), eps=eps),
+        F.group_norm(x[None], 2, WEIGHT, WEIGHT, eps),
+        F.batch_norm(y, WEIGHT, WEIGHT, WEIGHT, training=False, eps=eps),
+        F.batch_norm(torch.cat([y, y]), *running, training=True, momentum=eps),
+        F.instance_norm(torch.stack([x, x + 1], -1).transpose(0, 1), eps=eps),
+        F.cosine_similarity(x, x + 2, eps=eps),
+        *running,
+    )
+
+
+def losses(x: Tensor) -> tuple[Tensor, ...]:
+    number, y = 1 / (x.shape[1] + 1), x * 2 + 1
+    signs = torch.tensor([1.0, -1, -1, 1])
+    return (
+        F.huber_loss(x, y, delta=number),
+        F.smooth_l1_loss(x, y, beta=number, reduction="sum"),
+        F.margin_ranking_loss(x, y, signs[:, None], margin=number),
+        F.hinge_embedding_loss(x, signs[:, None].expand(x.shape), margin=number),
+        F.cosine_embedding_loss(x, y, signs, margin=number),
+        F.triplet_margin_loss(x, y, x.flip(0), margin=number, p=1 + number, swap=True),
+        F.poisson_nll_loss(x.exp(), y.abs(), log_input=False, eps=number, full=True),
+        F.pairwise_distance(x, y, p=1 + number, eps=number),
+    )
+
+
+def smoothed(x: Tensor) -> tuple[Tensor, ...]:
+    number, y = 1 / (x.shape[1] + 1), x[:, :1] * WEIGHT + x.sum(1, True)
+    return (
+        F.cross_entropy(y, LABELS, label_smoothing=number),
+        F.cross_entropy(y, LABELS, WEIGHT, label_smoothing=number),
+        F.cross_entropy(y, LABELS, reduction="none", label_smoothing=number),
+        F.cross_entropy(y, y.softmax(1), label_smoothing=number),
+        F.cross_entropy(y[0], LABELS[0], label_smoothing=number, reduction="sum"),
+    )
+
+
+def distances(x: Tensor) -> tuple[Tensor, ...]:
+    """Of each row from itself too."""
+    order = 1.6 + 1 / (x.shape[1] + 1)
+    return torch.cdist(x, x.flip(0), p=order), F.pdist(x * 2, p=order)
+
+
+def selected(x: Tensor) -> tuple[Tensor, ...]:
+    number, gaps = 1 / (x.shape[1] + 1), x / (x > 0)
+    return (
+        x.quantile(number),
+        torch.quantile(x, number, 1, True, interpolation="nearest"),
+        torch.nanquantile(gaps, 1 - number, dim=0),
+        gaps.nan_to_num(number, neginf=-number),
+        x.sigmoid().logit(number),
+        torch.isclose(x, x * 1.1, rtol=number, atol=number * 0.1).float(),
+        torch.float_power(x, 2 + number),
+        torch.trapezoid(x, dx=number, dim=0),
+        torch.cumulative_trapezoid(x, dx=number, dim=0),
+        torch.fft.fftfreq(8, d=number) * torch.kaiser_window(8, True, number),
+    )
+
+
+def attention(x: Tensor) -> Tensor:
+    y = x.t()[None, None].contiguous()
+    return F.scaled_dot_product_attention(y, y + 1, y * 2, is_causal=True, scale=1 / (x.shape[1] + 1))
+
+
+def resized(x: Tensor) -> tuple[Tensor, ...]:
+    factor = (x.shape[1] + 3) / x.shape[1]
+    images = x[None, None]
+    return (
+        F.interpolate(x[None], scale_factor=factor),
+        F.interpolate(images, scale_factor=(2.0, factor), mode="nearest-exact"),
+        F.interpolate(images, scale_factor=factor, mode="bilinear"),
+        F.interpolate(images, scale_factor=factor, mode="bicubic", align_corners=True),
+    )
+
+
+def drawn(x: Tensor) -> tuple[Tensor, ...]:
+    number = 1 / (x.shape[1] + 1)
+    return (
+        F.dropout(x, number),
+        F.alpha_dropout(x, number, training=True),
+        F.dropout1d(x[None], number),
+        F.dropout(x, number, training=False),
+        torch.bernoulli(x.detach(), number),
+        x.detach().clone().bernoulli_(number),
+        x.detach().clone().uniform_(-number, to=number),
+        torch.empty(3).normal_(number, std=number),
+        torch.normal(0.0, number, (5,)) + torch.normal(torch.arange(5.0), number),
+        torch.empty(3).exponential_(number),
+    )
+
+
+def strides(x: Tensor) -> list[int]:
+    return [stride for stride, size in zip(x.stride(), x.shape) if size != 1]
+
+
+FUNCTIONS = (normalisations, losses, smoothed, distances, selected, attention, resized, drawn)
+OF_ONE = (normalisations, resized)  # the norm of one number, an image that keeps its height
+
+
+@pytest.mark.sample(7)
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_numbers_made_of_sizes(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled: Any = compile(function)
+    counters.clear()
+    for size in (5, 1, 2, 19):
+        found = []
+        for run in (compiled, function):
+            torch.manual_seed(size)
+            x = torch.linspace(-2, 3, 4 * size).sin().view(4, size).requires_grad_()
+            results = run(x)
+            results = results if isinstance(results, tuple) else (results,)
+            sum(one.nan_to_num().square().sum() for one in results if one.requires_grad).backward()
+            found.append((*results, x.grad))
+            assert [*map(strides, results)] == [*map(strides, found[0][:-1])]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5, equal_nan=True)
+    graphs = len(compiled.entries) if compile is symshape.jit else counters["stats"]["unique_graphs"]
+    assert graphs == (2 if function in OF_ONE else 1)
+
+
+def test_numbers_that_are_arguments() -> None:
+    def function(x: Tensor, number: float) -> tuple[Tensor, ...]:
+        return F.layer_norm(x, (4,), eps=number), F.huber_loss(x, x * 2, delta=number), x.quantile(number)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(function)
+    for number in (0.5, 0.25, 0.7):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(x, number), function(x, number))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.layer_norm(x, (x.shape[1] + 1,), eps=1 / x.shape[1]),
+        lambda x: torch.dropout(x, 1.0 + 1 / x.shape[1], True),
+        lambda x: x.quantile(1.0 + 1 / x.shape[1]),
+        lambda x: F.huber_loss(x, x, delta=-1 / x.shape[1]),
+    ],
+)
+def test_errors_are_eager_modes(function: Callable[..., Any]) -> None:
+    x = torch.randn(4, 3)
+    with pytest.raises((RuntimeError, ValueError)) as expected:
+        function(x)
+    with pytest.raises(expected.type) as found:
+        symshape.compile(function)(x)
+    assert str(expected.value) in str(found.value)
+
+
+def test_images_that_keep_a_size_are_copied() -> None:
+    """Whatever the factor is, in eager mode on a CPU."""
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        return (
+            F.interpolate(x, scale_factor=1.1, mode="bilinear"),
+            F.interpolate(x, scale_factor=1.1),
+            F.interpolate(x, scale_factor=(2.1, 1.5)),
+        )
+
+    compiled = symshape.compile(function)
+    for height, width in ((4, 25), (30, 7)):
+        found = []
+        for run in (compiled, function):
+            x = torch.arange(1.0 * height * width).sin().view(1, 1, height, width).requires_grad_()
+            results = run(x)
+            sum(one.square().sum() for one in results).backward()
+            found.append((*results, x.grad))
+        torch.testing.assert_close(*found)
