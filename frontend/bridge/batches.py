@@ -71,6 +71,19 @@ def batching_kernel(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
+def kernel_above_layers(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that runs ``rule(*args, **kwargs)`` for an operator that PyTorch takes apart before the layers of
+    ``torch.func`` see it."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return rule(*args, **kwargs)
+        except NoRule:
+            return op._op_dk(ABOVE_LAYERS, *args, **kwargs)
+
+    return kernel
+
+
 def _below() -> Any:
     """While entered, the dispatch key of ``vmap`` is excluded: operators run on the tensors inside of the batched
     ones."""
@@ -78,3 +91,4 @@ def _below() -> Any:
 
 
 BATCHED: Any = torch._C.DispatchKey.FuncTorchBatched
+ABOVE_LAYERS: Any = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode

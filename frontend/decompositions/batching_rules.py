@@ -168,6 +168,21 @@ def _convolution_backward(
     return of_x, of_weight, of_bias
 
 
+# --- above the layers of torch.func ----------------------------------------------------------------------------------
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Three dims become a matrix, as in C++, which reads them as numbers."""
+    if bias is None or x.dim() != 3:
+        raise NoRule
+    found: Tensor = aten.linear.default(x.flatten(0, 1), weight, bias)
+    return found.unflatten(0, x.shape[:2])
+
+
+# Operators that C++ takes apart before a batch is looked at.
+ABOVE_LAYERS: dict[Any, Rule] = {aten.linear.default: _linear}
+
+
 # --- others ----------------------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,7 @@ PROGRAMS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
     "attention of one": (_attended, (3, 4), (3, 4)),
     "norms": (_normalised, (3, 4, 5), (4,)),
     "embedding": (_looked_up, (3,), (4, 3)),
+    "linear": (lambda x, w: F.linear(x, w, w[:, 0]), (3, 5, 4), (2, 4)),
     "cross entropy": (lambda x, w: F.cross_entropy(x, torch.tensor([0, 2, 1])) * w, (3, 4), (2,)),
     "solve": (lambda x, w: torch.linalg.solve(x @ x.mT + 2 * torch.eye(3), w), (3, 3), (3,)),
     "solve for columns": (lambda x, w: torch.linalg.solve(x @ x.mT + 2 * torch.eye(3), w), (2, 3, 3), (2, 3, 4)),
@@ -127,6 +128,14 @@ def test_one_graph(name: str) -> None:
     transformed = transform(PROGRAMS[name][0])
     with Graphs() as graphs:
         _check(symshape.compile(transformed), transformed, name, has_batch)
+    assert graphs.graphs == 1 and not graphs.breaks
+
+
+def test_one_graph_of_a_linear_layer() -> None:
+    transform, has_batch = TRANSFORMS["the second"]
+    transformed = transform(PROGRAMS["linear"][0])
+    with Graphs() as graphs:
+        _check(symshape.compile(transformed), transformed, "linear", has_batch)
     assert graphs.graphs == 1 and not graphs.breaks
 
 

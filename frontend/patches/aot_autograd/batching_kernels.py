@@ -9,33 +9,37 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from symshape.frontend.bridge.batches import BATCHED, batching_kernel
-from symshape.frontend.decompositions.batching_rules import COMPOSITE, TAKEN_APART, batching_rules
+from symshape.frontend.bridge.batches import ABOVE_LAYERS, BATCHED, batching_kernel, kernel_above_layers
+from symshape.frontend.decompositions import batching_rules as rules
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Exists, Takes
 
 
 def rules_for_any_batch(changes: Changes) -> None:
     """Registers batching rules with which one graph serves all batch sizes."""
-    kernels = {op: kernel for op, kernel in _kernels().items() if BATCHED not in op.py_kernels}
+    kernels = {(op, key): kernel for (op, key), kernel in _kernels().items() if key not in op.py_kernels}
 
     def remove() -> None:
-        for op in kernels:
-            op.py_kernels.pop(BATCHED, None)
-            op._dispatch_cache.pop(BATCHED, None)
+        for op, key in kernels:
+            op.py_kernels.pop(key, None)
+            op._dispatch_cache.pop(key, None)
 
     changes.callback(remove)
-    for op, kernel in kernels.items():
-        op.py_kernels[BATCHED] = kernel
-        op._dispatch_cache.pop(BATCHED, None)
+    for (op, key), kernel in kernels.items():
+        op.py_kernels[key] = kernel
+        op._dispatch_cache.pop(key, None)
 
 
 @functools.cache
-def _kernels() -> dict[Any, Callable[..., Any]]:
-    rules: Any = decomposition_table
-    found = {op: rule for op, rule in rules.items() if op in TAKEN_APART or _has_no_rule(op)}
-    found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd) for op in COMPOSITE}
-    return found | {op: batching_kernel(op, rule) for op, rule in batching_rules().items()}
+def _kernels() -> dict[tuple[Any, Any], Callable[..., Any]]:
+    """(operator, dispatch key) -> kernel."""
+    table: Any = decomposition_table
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    found = {op: rule for op, rule in table.items() if op in rules.TAKEN_APART or _has_no_rule(op)}
+    found |= {op: functools.partial(op._op_dk, composite) for op in rules.COMPOSITE}
+    found |= {op: batching_kernel(op, rule) for op, rule in rules.batching_rules().items()}
+    above = {(op, ABOVE_LAYERS): kernel_above_layers(op, rule) for op, rule in rules.ABOVE_LAYERS.items()}
+    return {(op, BATCHED): kernel for op, kernel in found.items()} | above
 
 
 def _has_no_rule(op: Any) -> bool:
@@ -51,11 +55,12 @@ def _has_no_rule(op: Any) -> bool:
 
 def batching_targets() -> list[str]:
     """The tables that ``rules_for_any_batch`` writes to."""
-    return [f"torch.ops.{op}.py_kernels" for op in _kernels()]
+    return [f"torch.ops.{op}.py_kernels" for op, _ in _kernels()]
 
 
 PROBES = (
     Exists("torch._C.DispatchKey.FuncTorchBatched"),
+    Exists("torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode"),
     Exists("torch._C._functorch._unwrap_batched"),
     Exists("torch._C._functorch._add_batch_dim"),
     Exists("torch._C._ExcludeDispatchKeyGuard"),

@@ -12,6 +12,7 @@ from symshape.frontend.patches.python import (
     break_causes,
     broadcast_sizes,
     broken_loops,
+    compiled_attributes,
     condition_operators,
     data_parallel,
     dictionaries,
@@ -282,6 +283,25 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{TRANSLATOR}.LOAD_METHOD", "_load_attr"),
             Exists(f"{VARIABLES}.misc.GetAttrVariable"),
         ),
+    ),
+    Patch(
+        "attributes of compiled functions",
+        ("frame",),
+        (
+            f"{VARIABLES}.dicts.SideEffectsProxyDict.get_example_value_dict",
+            f"{VARIABLES}.functions.BaseUserFunctionVariable.call_obj_hasattr",
+        ),
+        compiled_attributes.attributes_are_the_wrappers,
+        "reading one of a compiled method (`inspect.signature(self.step)`) would be an internal error of Dynamo",
+        (
+            Takes(f"{VARIABLES}.dicts.SideEffectsProxyDict.get_example_value_dict", "vt"),
+            Takes(f"{VARIABLES}.functions.BaseUserFunctionVariable.call_obj_hasattr", "self, tx, name"),
+            Takes(
+                f"{VARIABLES}.functions.WrapperUserFunctionVariable.__init__",
+                "self, wrapper_obj, attr_to_trace, **kwargs",
+            ),
+        ),
+        versions=Versions(first="2.13", last="2.13"),
     ),
     Patch(
         "types of TorchScript",
