@@ -93,14 +93,14 @@ def backward_of(
 
 
 def called_plainly(
-    run: Callable[..., Any],
+    run: Run,
     usual: Callable[[list[Any]], Any],
     differentiated: bool,
     mark_results: Callable[[Any], None] | None,
 ) -> Callable[[list[Any]], Any]:
     """What AOTAutograd puts around a plain graph or its autograd function, which is ``run``. ``differentiated``: it is
-    the function, which takes its arguments one by one. ``mark_results`` gets the results. ``usual``: AOTAutograd's,
-    for the first call, and where the call is made in another mode."""
+    the function. ``mark_results`` gets the results. ``usual``: AOTAutograd's, for the first call, and where the call is
+    made in another mode."""
     is_first = True
 
     def with_gradients(args: list[Any]) -> Any:
@@ -108,7 +108,7 @@ def called_plainly(
         if is_first or not torch.is_grad_enabled() or is_profiling():
             is_first = False
             return usual(args)
-        found = run(*args)
+        found = run(args)
         results = list(found) if isinstance(found, tuple | list) else [found]
         if mark_results is not None:
             mark_results(results)

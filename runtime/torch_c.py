@@ -361,3 +361,20 @@ def in_context_of_backward(run: Callable[[list[Any]], Any], args: list[Any]) -> 
     if torch._C._is_key_in_tls("context") and (context := torch._C._get_obj_in_tls("context")) is not None:
         return context.run(run, args)
     return run(args)
+
+
+def plain_apply(function: Any) -> Callable[[list[Any]], Any]:
+    """``function.apply`` of an autograd function, which takes its arguments as a list. PyTorch's looks into each of
+    them for a transform of ``torch.func`` that has ended; parameters and numbers are never in one."""
+    apply = super(torch.autograd.Function, function).apply
+    unwrapped = torch._C._functorch.unwrap_if_dead
+
+    def call(args: list[Any]) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            return function.apply(*args)
+        return apply(*[unwrapped(x) if isinstance(x, torch.Tensor) and type(x) is not _PARAMETER else x for x in args])
+
+    return call
+
+
+_PARAMETER = torch.nn.Parameter

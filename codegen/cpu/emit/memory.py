@@ -397,7 +397,7 @@ def _gather(state: State, addresses: str, dtype: str, mask: str | None, *, far: 
     for all waits less than a load for each."""
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
-    # Where there is no gather instruction, masks would be a branch for each lane: lanes that may not read have an address
+    # Without a gather instruction a mask would be a branch for each lane: lanes that may not read have an address
     # that they may read, and zero after that.
     each = kind in types.GATHERED and not (far or state.target.gathers)
     by_lane = mask is not None and (each or kind not in types.GATHERED)

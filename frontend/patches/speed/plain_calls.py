@@ -13,6 +13,7 @@ from torch._functorch._aot_autograd.schemas import OutputType
 
 from symshape.frontend.patches.patch import Changes
 from symshape.runtime.autograd_calls import Results, backward_of, called_plainly, forward_of
+from symshape.runtime.torch_c import plain_apply
 
 
 def plain_graphs_are_called_plainly(changes: Changes) -> None:
@@ -132,12 +133,14 @@ def _called_plainly(usual: Callable[..., Any]) -> Callable[..., Any]:
         )
         special = disable_amp or indices_of_inps_to_detach or not _is_plain(runtime_metadata)
         special = special or getattr(compiled_fn, "_boxed_call", False) == trace_joint
+        special = special or trace_joint and not isinstance(getattr(compiled_fn, "__self__", None), type)
         if special or trace_joint and runtime_wrappers._should_disable_saved_tensors_hooks():
             return wrapper
         outputs = enumerate(runtime_metadata.output_info)
         dims = [(i, info.dynamic_dims) for i, info in outputs if info.dynamic_dims is not None]
         marking = _marking(dims) if runtime_metadata.dynamic_outputs and dims else None
-        plain = functools.wraps(wrapper)(called_plainly(compiled_fn, wrapper, trace_joint, marking))
+        run = plain_apply(compiled_fn.__self__) if trace_joint else compiled_fn
+        plain = functools.wraps(wrapper)(called_plainly(run, wrapper, trace_joint, marking))
         return plain
 
     return create
