@@ -141,6 +141,13 @@ def in_function() -> bool:
     return not torch._C._is_fwd_grad_enabled()
 
 
+def is_in_batch() -> bool:
+    """Whether a batch of tangents (``is_grads_batched``) is in force."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    return bool(level)
+
+
 @contextlib.contextmanager
 def outside_batch() -> Iterator[int | None]:
     """While entered, the innermost batch of tangents (``is_grads_batched``) is not in force. Yields its level; None
@@ -330,3 +337,44 @@ def nested_of(rows: Rows) -> torch.Tensor:
     cache = {key: tensor for key, tensor in known.items() if tensor is not None}
     made = NestedTensor(rows.values, rows.offsets, lengths=rows.lengths, _ragged_idx=rows.dim, _metadata_cache=cache)
     return made
+
+
+# Whether a tensor is a view for autograd.
+is_view: Callable[[torch.Tensor], bool] = torch.Tensor._is_view
+set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
+
+
+def in_transform() -> bool:
+    """Whether a transform of ``torch.func`` is under way."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def keep_in_context(ctx: Any) -> None:
+    """Sets what AOTAutograd's own backward, and compiled autograd, read of the context of a plain graph's autograd
+    function."""
+    ctx._tensors_no_vc_check = []
+    ctx._materialize_non_diff_grads = False
+
+
+def in_context_of_backward(run: Callable[[list[Any]], Any], args: list[Any]) -> Any:
+    """``run(args)`` with the context variables of the thread that has called ``backward``."""
+    if torch._C._is_key_in_tls("context") and (context := torch._C._get_obj_in_tls("context")) is not None:
+        return context.run(run, args)
+    return run(args)
+
+
+def plain_apply(function: Any) -> Callable[[list[Any]], Any]:
+    """``function.apply`` of an autograd function, which takes its arguments as a list. PyTorch's looks into each of
+    them for a transform of ``torch.func`` that has ended; parameters and numbers are never in one."""
+    apply = super(torch.autograd.Function, function).apply
+    unwrapped = torch._C._functorch.unwrap_if_dead
+
+    def call(args: list[Any]) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            return function.apply(*args)
+        return apply(*[unwrapped(x) if isinstance(x, torch.Tensor) and type(x) is not _PARAMETER else x for x in args])
+
+    return call
+
+
+_PARAMETER = torch.nn.Parameter

@@ -50,7 +50,7 @@ from symshape.plain_frames import traced_by_our_rules
 from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.shared_inputs import in_eager_mode_if_shared
-from symshape.traced_graphs import backward_program, compile_traced
+from symshape.traced_graphs import backward_program, compile_traced, postpones
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
@@ -185,6 +185,7 @@ class _TracedGraphs:
     bases: list[torch.fx.GraphModule] = field(
         default_factory=list
     )  # the graph, if it takes bases in the place of inputs
+    waits: bool = False  # whether the forward graph may leave its activations to backward
 
     def forget(self) -> None:
         """Clears the state of the last trace, before the graph is traced again."""
@@ -210,7 +211,8 @@ class _TracedGraphs:
             compiled.report.timings[:0], self.timings[:] = self.timings, []  # the first graph's report has them
             self.reports.append(_completed(compiled.report, env, self.masks, self.fallbacks))
         if kind == "backward":
-            return backward_program(run)
+            return backward_program(run, self.waits)
+        self.waits = postpones(run)
         if not base_arguments(graph):
             return run
         self.bases.append(graph)

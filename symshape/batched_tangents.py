@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
-from symshape.runtime.torch_c import batched, in_function, outside_batch, unbatched
+from symshape.runtime.torch_c import batched, in_function, is_in_batch, outside_batch, unbatched
 
 Run = Callable[[list[Any]], Any]
 
@@ -23,9 +23,10 @@ def takes_batches(run: Run) -> Run:
     """Wraps ``run`` of a backward graph, which takes its inputs as one list, so that tangents may be batched."""
 
     def call(args: list[Any]) -> Any:
+        if not is_in_batch():
+            return run(args)
         with outside_batch() as level:
-            if level is None:
-                return run(args)
+            assert level is not None
             parts = [unbatched(one, level) if isinstance(one, torch.Tensor) else one for one in args]
             of = [one for one in args if isinstance(one, torch.Tensor) and one.requires_grad]
             args.clear()  # as a graph does

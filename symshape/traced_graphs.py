@@ -48,11 +48,18 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
     return compiled
 
 
-def backward_program(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """A compiled backward graph as AOTAutograd calls it: with a batch of tangents, or activations that wait."""
-    program = with_activations(takes_batches(run))
+def backward_program(run: Callable[[list[Any]], Any], waits: bool) -> Callable[[list[Any]], Any]:
+    """A compiled backward graph as AOTAutograd calls it: with a batch of tangents, or activations that wait, which they
+    do if ``waits`` (`postpones`)."""
+    program = takes_batches(run)
+    program = with_activations(program) if waits else program
     takes_boxed_arguments(program)
     return program
+
+
+def postpones(run: Callable[[list[Any]], Any]) -> bool:
+    """Whether a compiled forward graph may leave its activations to ``backward``."""
+    return getattr(run, "postponed", None) is not None
 
 
 def _compile_packed(gm: torch.fx.GraphModule, options: Options, keep_stages: bool) -> Any:
@@ -82,11 +89,13 @@ def _postpone_activations(gm: torch.fx.GraphModule, options: Options, compiled: 
         return
     compiled.report.remarks[POSTPONED] = ["computes results alone from the second call on, until backward is called"]
     make = functools.partial(with_room, _results_program, alone.graph, options, traced_later())
-    run = PostponedActivations(compiled.run, make, alone.places).forward
+    postponed = PostponedActivations(compiled.run, make, alone.places)
+    run = postponed.forward
 
     def forward(args: list[Any]) -> Any:
         return run(args)
 
+    forward.postponed = postponed  # type: ignore[attr-defined]
     takes_boxed_arguments(forward)
     compiled.run = forward
 

@@ -16,6 +16,7 @@ def cdist_forward(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None) 
     no longer, and nothing cancels."""
     if has_unbacked_sizes(a) or has_unbacked_sizes(b):
         return NotImplemented
+    a, b = _extended(a, p), _extended(b, p)
     return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p)
 
 
@@ -52,6 +53,7 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
     """``x`` (N, M): the distance of each pair of rows, N*(N-1)/2 of them in order of the first row."""
     if has_unbacked_sizes(x):
         return NotImplemented
+    x = _extended(x, p)
     first, second = pairs(x)
     return norm(x[first] - x[second], p)
 
@@ -68,8 +70,14 @@ def pairs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return first, second
 
 
+def _extended(x: torch.Tensor, p: float) -> torch.Tensor:
+    """Rows with a zero behind them if there is to be a maximum of them, which is one of nothing else. Not of the
+    differences: gathers may raise an error, so what is read of them in part is stored, for all pairs."""
+    return torch.constant_pad_nd(x, (0, 1)) if math.isinf(p) else x
+
+
 def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
-    """Over the last dim, 0 of nothing; NaN where there is one."""
+    """Over the last dim, 0 of nothing; NaN where there is one. For a maximum, of `_extended` rows."""
     size = difference.abs()
     if p == 0:
         return size.ceil().clamp(max=1).sum(-1)
@@ -78,7 +86,7 @@ def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
     if p == 2:
         return (difference * difference).sum(-1).sqrt()
     if math.isinf(p):
-        return torch.constant_pad_nd(size, (0, 1)).amax(-1)  # also of nothing
+        return size.amax(-1)
     return (size**p).sum(-1) ** (1 / p)
 
 

@@ -37,6 +37,7 @@ from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_empty_dims
 from symshape.frontend.decompositions.segments import segment_reduce
+from symshape.frontend.decompositions.slice_gradients import whole_if_stepping
 from symshape.frontend.decompositions.softmax import (
     log_softmax_of_empty_dims,
     logsumexp_of_empty_dims,
@@ -229,6 +230,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.index_fill.int_Tensor, _with_negative_indices),
     (aten.smooth_l1_loss_backward.default, nan_where_operands_are),
     (aten.max_pool2d_with_indices_backward.default, _kept_on_cpus),
+    (aten.slice_backward.default, whole_if_stepping),
     (aten.mse_loss_backward.default, zeros_if_empty),
     (aten.smooth_l1_loss_backward.default, zeros_if_empty),
     (aten.huber_loss_backward.default, zeros_if_empty),

@@ -35,7 +35,7 @@ def mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def addmm(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
     """``torch.addmm``: ``beta * c + alpha * a @ b``; (n,) or what else (m, n) broadcasts from, (m, k) and (k, n)."""
-    if c.dim() == 1 and c.stride(0) == 1 and beta == 1 and alpha == 1 and _is_for_onednn(a, b) and len(c) == b.size(1):
+    if _is_for_onednn(a, b) and c.dim() == 1 and c.stride(0) == 1 and beta == 1 and alpha == 1 and len(c) == b.size(1):
         product: torch.Tensor = _linear(a, b.t(), c, "none", [], "")
         return product
     return torch.addmm(c, a, b, beta=beta, alpha=alpha)
@@ -48,8 +48,7 @@ _linear: Any = torch.ops.mkldnn._linear_pointwise.default
 def _is_for_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Large enough, of float32, and laid out so that oneDNN neither copies nor is slow: a transposed ``a``, as in the
     gradients of weights, takes up to twice MKL's time."""
-    m, k, n = a.size(0), *b.shape
-    if m * k * n < _LEAST or a.dtype != torch.float32 or not onednn_is_enabled():
+    if a.numel() * b.size(1) < _LEAST or a.dtype != torch.float32 or not onednn_is_enabled():
         return False
-    (outer, inner), (rows, columns) = a.stride(), b.stride()
+    (k, n), (outer, inner), (rows, columns) = b.shape, a.stride(), b.stride()
     return (inner, outer) == (1, k) and (rows, columns) in ((n, 1), (1, k))

@@ -52,7 +52,7 @@ from symshape.stack_room import with_room
 from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
-from symshape.traced_graphs import backward_program, compile_traced
+from symshape.traced_graphs import backward_program, compile_traced, postpones
 
 # Beginnings of the names of what PyTorch sets on tensors (marks; sizes and strides that its C++ keeps there), and we.
 _CAPSULES = ("_sizes_capsule", "_strides_capsule", "_sym_sizes_capsule", "_sym_strides_capsule")
@@ -183,6 +183,7 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
     function = _Function(call, trace, fakes, dynamic, again)
     reports: list[GraphReport] = []
     entries: list[EntryGuards] = []
+    waits: list[bool] = []  # whether a forward graph may leave its activations to backward
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         if kind != "backward":
@@ -195,7 +196,8 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
         if kind != "backward":
             count = len(graph.graph.find_nodes(op="placeholder"))
             entries.append(replace(compiled.entry, layouts=compiled.entry.layouts[:count]))
-        return backward_program(compiled.run) if kind == "backward" else compiled.run
+            waits.append(postpones(compiled.run))
+        return backward_program(compiled.run, any(waits)) if kind == "backward" else compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     inputs = [*state, *(fakes[i] for i in dynamic)]

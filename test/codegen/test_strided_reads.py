@@ -3,12 +3,16 @@ read behind the end, and what a mask leaves out is zero."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import symshape
+from symshape.codegen.cpu.objects import target
+from symshape.machine import instruction_sets
 
 
 def parts(x: Tensor) -> list[Tensor]:
@@ -49,3 +53,31 @@ def test_nothing_is_read_behind_the_last_element() -> None:
             x = at_a_guard_page(4 * columns).view(torch.float32).view(1, columns)
             x.copy_(torch.randn(1, columns))
             torch.testing.assert_close(compiled(x), parts(x), rtol=0, atol=0)
+
+
+def gathered(x: Tensor, rows: Tensor, columns: Tensor) -> list[Tensor]:
+    return [x.gather(1, columns), x[:, columns[0]], x.flatten()[rows], x[rows, columns[0, 0]], x[:, :: x.size(1) - 2]]
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool])
+def test_an_address_for_each_lane(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, gathers: bool) -> None:
+    """With an instruction for all lanes, and with a load for each."""
+    usual = target.target_of
+    monkeypatch.setenv("SYMSHAPE_CACHE", "0")
+    monkeypatch.setattr(target, "target_of", lambda level: dataclasses.replace(usual(level), gathers=gathers))
+    torch._dynamo.reset()
+    compiled = symshape.compile(gathered)
+    for height, width, count in ((3, 5, 2), (20, 33, 16), (40, 64, 17), (4, 3, 40), (2, 4, 0)):
+        x = torch.randint(0, 99, (height, width)).to(dtype)
+        rows, columns = torch.randint(0, height, (count,)), torch.randint(0, width, (height, max(count, 1)))
+        found, expected = compiled(x, rows, columns), gathered(x, rows, columns)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_only_some_processors_load_each_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, gathers in (("znver4", False), ("sapphirerapids", True)):
+        monkeypatch.setattr(instruction_sets, "processor", lambda level, name=name: (name, ""))
+        assert target.target_of.__wrapped__(instruction_sets.NATIVE).gathers == gathers
+    for level in instruction_sets.held():
+        assert target.target_of(level).gathers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -64,6 +65,15 @@ def test_distances(p: float) -> None:
     with torch.no_grad():
         assert compiled[1](torch.empty(1, 4)).shape == (0,)
     assert not calls(between, torch.randn(4, 6), torch.randn(5, 6)) | calls(among, torch.randn(4, 6))
+
+
+@pytest.mark.parametrize("p", [1.0, 3.0, float("inf")])
+def test_differences_of_pairs_are_not_stored(p: float) -> None:
+    (graph,) = symshape.explain(lambda x: F.pdist(x, p), torch.randn(9, 5)).graphs
+    (pairs,) = re.findall(r"(\w+) = .* // 2\n", graph.program_source)
+    sizes = re.findall(r"empty_strided\(\(([^)]*)\)", graph.program_source)
+    of_pairs = [one for one in sizes if pairs in one]
+    assert of_pairs and all(one == f"{pairs}," for one in of_pairs), graph.program_source
 
 
 def test_pairs_of_many_rows_are_the_right_ones() -> None:

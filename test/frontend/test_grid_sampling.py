@@ -29,7 +29,16 @@ def test_grid_sampling(dims: int) -> None:
 
 
 def test_replication() -> None:
-    for shape, pad in (((2, 5), (1, 3)), ((2, 3, 4, 5), (2, -1, -2, 3)), ((2, 3, 4, 5), (-1, -2, 0, 1, 3, 1))):
+    cases = (
+        ((2, 5), (1, 3)),
+        ((2, 3, 4, 5), (2, -1, -2, 3)),
+        ((2, 3, 4, 5), (-1, -2, 0, 1, 3, 1)),
+        ((3, 1), (3, 2)),
+        ((2, 3, 4, 5), (9, 0, 1, 2)),
+        ((2, 3, 1, 4), (8, 1, 2, 3)),
+        ((2, 3, 1, 4, 5), (1, 2, 3, 0, 0, 2)),
+    )
+    for shape, pad in cases:
         x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
         padded = torch.nn.functional.pad(x, pad, "replicate")
         given = torch.randn_like(padded)

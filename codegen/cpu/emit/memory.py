@@ -41,7 +41,7 @@ def load(state: State, instr: Instr) -> Value:
         base = element(state, pointer, scalar(state, instr.address), dtype)
         step = state.along(state.constant(0, "i64"), scalar(state, stride), "i64")
         addresses = _elements(state, base, step, dtype)
-    return Value(_gather(state, addresses, dtype, mask), dtype, uniform=False)
+    return Value(_gather(state, addresses, dtype, mask, far=state.kernel.is_scan), dtype, uniform=False)
 
 
 def prefetch(state: State, instr: Instr) -> None:
@@ -88,7 +88,7 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
         offsets = state.writer.pure(f"arith.addi {offsets}, {more} : {state.vector('i64')}")
 
     def gathered() -> str:
-        return _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
+        return _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask, far=len(arg.strides) == 1)
 
     if not is_of_points(state.kernel, instr, state.lane):
         return Value(gathered(), arg.dtype, uniform=False)
@@ -392,25 +392,40 @@ def store_vector(state: State, name: str, address: str, vector: str, align: int)
     state.writer.branch(state.whole, [], lambda: write(plain), lambda: write(masked))
 
 
-def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
+def _gather(state: State, addresses: str, dtype: str, mask: str | None, *, far: bool) -> str:
+    """The elements at the addresses, 0 where the mask is false. ``far``: most are in no cache, where one instruction
+    for all waits less than a load for each."""
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
-    # Elements that are too small for a gather instruction would be a branch for each lane: lanes that may not read have
-    # an address that they may read, and zero after that.
-    by_lane = mask is not None and kind not in types.GATHERED
+    # Without a gather instruction a mask would be a branch for each lane: lanes that may not read have an address
+    # that they may read, and zero after that.
+    each = kind in types.GATHERED and not (far or state.target.gathers)
+    by_lane = mask is not None and (each or kind not in types.GATHERED)
     active = state.splat(True, "i1") if mask is None or by_lane else mask
     if by_lane:
         safe = pure(f"vector.broadcast {state.safe} : !llvm.ptr to {pointers}")
         addresses = pure(f"llvm.select {mask}, {addresses}, {safe} : {bools}, {pointers}")
     zero = state.splat(0, kind)
-    found = pure(
-        f"llvm.intr.masked.gather {addresses}, {active}, {zero} {{alignment = {align} : i32}}"
-        f" : ({pointers}, {bools}, {vector}) -> {vector}",
-        at_least=state.writer.depth,
-    )
+    text = f"llvm.intr.masked.gather {addresses}, {active}, {zero} {{alignment = {align} : i32}}"
+    if each:
+        found = _one_by_one(state, addresses, kind)
+    else:
+        found = pure(f"{text} : ({pointers}, {bools}, {vector}) -> {vector}", at_least=state.writer.depth)
     if by_lane:
         found = pure(f"arith.select {mask}, {found}, {zero} : {bools}, {vector}", at_least=state.writer.depth)
     return as_register(state, found, dtype, vector)
+
+
+def _one_by_one(state: State, addresses: str, kind: str) -> str:
+    """The elements at the addresses, with a load for each."""
+    pure, depth, pointers = state.writer.pure, state.writer.depth, f"vector<{state.width}x!llvm.ptr>"
+    vector, where = state.vector(kind), f"{{alignment = {types.size(kind)} : i64}} : !llvm.ptr -> {kind}"
+    found = state.splat(0, kind)
+    for lane in range(state.width):
+        address = pure(f"llvm.extractelement {addresses}[{state.constant(lane, 'i64')} : i64] : {pointers}")
+        element = pure(f"llvm.load {address} {where}", at_least=depth)
+        found = pure(f"vector.insert {element}, {found}[{lane}] : {kind} into {vector}", at_least=depth)
+    return found
 
 
 def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:

@@ -14,7 +14,8 @@ class Target:
     """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations of
     all widths cost no more than plain ones. ``scalef``: AVX-512's instruction of that name is available (needs 16
     lanes). ``converts_f16``: there are instructions that convert between f16 and f32. ``level``: the instructions that
-    LLVM may use, see `symshape/machine/instruction_sets.py`. ``fma``: ``math.fma`` is an instruction, else a call."""
+    LLVM may use, see `symshape/machine/instruction_sets.py`. ``fma``: ``math.fma`` is an instruction, else a call.
+    ``gathers``: one instruction that reads an address per lane is faster than a load for each."""
 
     lanes: int
     fast_masks: bool
@@ -22,6 +23,7 @@ class Target:
     converts_f16: bool = True
     level: str = cpu_level.NATIVE
     fma: bool = True
+    gathers: bool = True
 
 
 @cache
@@ -31,7 +33,8 @@ def target_of(level: str) -> Target:
     has = cpu_level.host_features() if level == cpu_level.NATIVE else set(cpu_level.features(level))
     wide = has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
     arm = platform.machine().lower() in ("aarch64", "arm64")  # converts without any extension
-    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level, arm or "fma" in has)
+    of_amd = level == cpu_level.NATIVE and cpu_level.processor(level)[0].startswith("znver")
+    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level, arm or "fma" in has, not of_amd)
 
 
 def default() -> Target:

@@ -12,14 +12,40 @@ from symshape.frontend.patches.speed import (
     generator_states,
     layout_cache,
     needless_work,
+    plain_calls,
     silent_logs,
     size_reads,
     size_recording,
     symbolic_arithmetic,
 )
-from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, SIZES, STUB, TRANSLATOR
+from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, RUNTIME, SIZES, STUB, TRANSLATOR
 
 ROWS: tuple[Patch, ...] = (
+    Patch(
+        "calls of plain graphs",
+        ("graph", "jit"),
+        (f"{RUNTIME}._AOTDispatchAutogradFunctionFactory.build", f"{RUNTIME}._create_runtime_wrapper"),
+        plain_calls.plain_graphs_are_called_plainly,
+        "general code for views, subclasses and writes takes longer than the kernels of a small training step",
+        (
+            Takes(f"{RUNTIME}._AOTDispatchAutogradFunctionFactory.build", "self"),
+            Takes(
+                f"{RUNTIME}._create_runtime_wrapper",
+                "compiled_fn, runtime_metadata, indices_of_inps_to_detach, trace_joint, keep_input_mutations, "
+                "disable_amp",
+            ),
+            Takes(
+                f"{RUNTIME}.AOTDispatchAutograd.process_runtime_tangent",
+                "x, meta, tangent_idx, tangent_desc, compile_id_str, tangent_stack_trace",
+            ),
+            Takes(f"{RUNTIME}.mark_dynamo_propagated_dynamic_indices", "t, dims"),
+            Takes(f"{RUNTIME}._should_disable_saved_tensors_hooks", ""),
+            Says(f"{RUNTIME}._AutogradSavedState.save_from_forward", "_tensors_no_vc_check"),
+            Says(f"{RUNTIME}._AutogradForwardEpilogue.finalize", "_materialize_non_diff_grads"),
+        ),
+        versions=Versions(first="2.13", last="2.13"),
+        only_speed=True,
+    ),
     Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
