@@ -61,8 +61,8 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
 def pairs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The indices of the first and the second row of each pair of rows, in order of the first."""
     rows = x.size(0)
-    pairs = rows * (rows - 1) // 2  # 0 of no rows too
-    pair = torch.arange(pairs, device=x.device)
+    count = rows * (rows - 1) // 2  # 0 of no rows too
+    pair = torch.arange(count, device=x.device)
     # The first row is the root of a quadratic equation, of half integers: nothing is lost to rounding.
     half = rows - 0.5
     first = (half - (half * half - 2.0 * pair.to(torch.float64) - 1.0).sqrt()).to(torch.int64)
