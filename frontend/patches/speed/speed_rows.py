@@ -11,13 +11,23 @@ from symshape.frontend.patches.speed import (
     free_symbols,
     generator_states,
     layout_cache,
+    minimum_cut,
     needless_work,
     silent_logs,
     size_reads,
     size_recording,
     symbolic_arithmetic,
 )
-from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, SIZES, STUB, TRANSLATOR
+from symshape.frontend.patches.torch_names import (
+    AUTOGRAD,
+    FAKE_MODE,
+    NODE,
+    OUTPUT,
+    PARTITIONERS,
+    SIZES,
+    STUB,
+    TRANSLATOR,
+)
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -149,6 +159,18 @@ ROWS: tuple[Patch, ...] = (
         ),
         only_speed=True,
         versions=Versions(first="2.12"),  # in 2.11 the attribute has another name
+    ),
+    Patch(
+        "minimum cuts",
+        ("split",),
+        ("networkx.minimum_cut",),
+        minimum_cut.cuts_are_found_in_lists,
+        "NetworkX pushes flow through nested dictionaries, along edges that are unlimited but for a few",
+        (
+            Says(f"{PARTITIONERS}.solve_min_cut", "minimum_cut"),
+            Behaves("networkx.minimum_cut", minimum_cut.cuts_are_the_same),
+        ),
+        only_speed=True,
     ),
     Patch(
         "maps over devices",
