@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import operator
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from torch_mlir import ir
@@ -136,6 +138,22 @@ class _Item:
     @property
     def last_reader(self) -> int:
         return max((at for _, at in self.readers), default=-1)
+
+
+@dataclass(frozen=True)
+class _Shareable:
+    """An item that layers could recompute, whatever their number: its result, the bytes of an element of that, and
+    ``whole``: its operands of as many elements, with the bytes of each one's."""
+
+    position: int
+    is_view: bool
+    result: ir.Value
+    size: int
+    is_single: bool
+    whole: Sequence[tuple[ir.Value, int]]
+
+
+_position: Final = operator.attrgetter("position")
 
 
 @dataclass
@@ -348,20 +366,30 @@ class _Reader:
         """Items before the layers that each of ``count`` layers recomputes for itself: views, and light code on values
         in memory that is not otherwise needed in memory, if fewer bytes are read that way."""
         light = self.light.setdefault(count, _Light())
-        for position in range(light.end, start):
-            item = self.items[position]
+        first, last = (bisect_left(self._may_be_shared, at, key=_position) for at in (light.end, start))
+        for one in self._may_be_shared[first:last]:
+            read = sum(light.read.get(value, size) for value, size in one.whole)
+            # A single element is never worth a kernel of its own.
+            cheaper = one.is_single or (count - 1) * read < count * one.size
+            if one.is_view or cheaper and self._is_light(one.position, light.found.keys()):
+                light.found[one.position], light.read[one.result] = None, read
+        light.end = max(light.end, start)
+        return frozenset(at for at in light.found if at < start)
+
+    @cached_property
+    def _may_be_shared(self) -> list[_Shareable]:
+        """All views and light code of one result, in order."""
+        found = []
+        for position, item in enumerate(self.items):
             is_view = item.target in self.targets.views
             if not (is_view or item.target in _LIGHT) or position in self.alone or len(item.op.results) != 1:
                 continue
             result = item.op.results[0]
-            whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == self._count(result)]
-            read = sum(light.read.get(value, _item_size(value)) for value in whole)
-            # A single element is never worth a kernel of its own.
-            cheaper = self._count(result) == 1 or (count - 1) * read < count * _item_size(result)
-            if is_view or cheaper and self._is_light(position, light.found.keys()):
-                light.found[position], light.read[result] = None, read
-        light.end = max(light.end, start)
-        return frozenset(at for at in light.found if at < start)
+            count = self._count(result)
+            whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == count]
+            sizes = [(value, _item_size(value)) for value in whole]
+            found.append(_Shareable(position, is_view, result, _item_size(result), count == 1, sizes))
+        return found
 
     def _is_light(self, position: int, light: Set[int]) -> bool:
         """Whether fusion would recompute the item in each reader. ``light``: its operands are such items too."""

@@ -11,6 +11,7 @@ from symshape.frontend.patches.speed import (
     free_symbols,
     generator_states,
     layout_cache,
+    minimum_cut,
     needless_work,
     plain_calls,
     silent_logs,
@@ -18,7 +19,17 @@ from symshape.frontend.patches.speed import (
     size_recording,
     symbolic_arithmetic,
 )
-from symshape.frontend.patches.torch_names import AUTOGRAD, FAKE_MODE, NODE, OUTPUT, RUNTIME, SIZES, STUB, TRANSLATOR
+from symshape.frontend.patches.torch_names import (
+    AUTOGRAD,
+    FAKE_MODE,
+    NODE,
+    OUTPUT,
+    PARTITIONERS,
+    RUNTIME,
+    SIZES,
+    STUB,
+    TRANSLATOR,
+)
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -175,6 +186,18 @@ ROWS: tuple[Patch, ...] = (
         ),
         only_speed=True,
         versions=Versions(first="2.12"),  # in 2.11 the attribute has another name
+    ),
+    Patch(
+        "minimum cuts",
+        ("split",),
+        ("networkx.minimum_cut",),
+        minimum_cut.cuts_are_found_in_lists,
+        "NetworkX pushes flow through nested dictionaries, along edges that are unlimited but for a few",
+        (
+            Says(f"{PARTITIONERS}.solve_min_cut", "minimum_cut"),
+            Behaves("networkx.minimum_cut", minimum_cut.cuts_are_the_same),
+        ),
+        only_speed=True,
     ),
     Patch(
         "maps over devices",
