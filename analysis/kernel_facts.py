@@ -21,13 +21,13 @@ class SpaceFacts:
 
     @cached_property
     def full(self) -> Facts:
-        return self.symbols.at_points({d.name: d.size for d in self._dims})
+        return self.symbols.with_dims({d.name: d.size for d in self._dims})
 
     @cached_property
     def row(self) -> Facts:
         if not any(d.reduced for d in self._dims):
             return self.full
-        return self.symbols.at_points({d.name: d.size for d in self._dims if not d.reduced})
+        return self.symbols.with_dims({d.name: d.size for d in self._dims if not d.reduced})
 
     def at(self, where: Iterable[Expr]) -> SpaceFacts:
         """The facts at the points at which each of the expressions is at least 0."""

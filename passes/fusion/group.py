@@ -166,7 +166,7 @@ def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
 
 def space_facts(grouping: Grouping, group: Group) -> Facts:
     if group.facts is None:
-        group.facts = grouping.facts.at_points({f"k{i}": s for i, s in enumerate(group.space)})
+        group.facts = grouping.facts.with_dims({f"k{i}": s for i, s in enumerate(group.space)})
     return group.facts
 
 

@@ -81,7 +81,7 @@ class _Planner:
     def facts(self) -> Facts:
         """The facts of the graph, and the ranges of the kernel's dims; made on first use."""
         if self._facts is None:
-            self._facts = self.grouping.facts.at_points({f"d{i}": s for i, s in enumerate(self.group.space)})
+            self._facts = self.grouping.facts.with_dims({f"d{i}": s for i, s in enumerate(self.group.space)})
         return self._facts
 
     def simplify(self, expr: Expr) -> Expr:

@@ -69,7 +69,7 @@ class DropRepeatedChecks(Pass):
                 if check is None:
                     continue
                 if any(check.may_follow(one, facts) for one in known):
-                    points = points or facts.at_points({f"d{i}": size for i, size in enumerate(node.sizes)})
+                    points = points or facts.with_dims({f"d{i}": size for i, size in enumerate(node.sizes)})
                     if any(check.may_follow(one, facts) and one.has_points(points) for one in known):
                         _clamp(op)
                         dropped += 1

@@ -103,7 +103,7 @@ def _reads_no_more(facts: Facts, reader: Compute, read: Compute) -> bool:
     """Whether at most as many values are gathered as there are. Without an element in either nothing is gathered."""
     sizes = dict.fromkeys((*reader.sizes, *read.sizes))
     apart = {f"e{i}": size for i, size in enumerate(sizes)}
-    return facts.at_points(apart).nonnegative(read.volume - reader.volume)
+    return facts.with_dims(apart).nonnegative(read.volume - reader.volume)
 
 
 @dataclass(frozen=True)

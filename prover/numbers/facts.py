@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,19 +18,7 @@ from symshape.prover.numbers.simplify import Simplifier
 _ATTEMPTS: Final = (16, 3, 0)  # how many assumed inequalities to try as the first, the second, ... of a proof
 _MAX_MULTIPLIERS: Final = 6
 _MAX_REDUCTIONS: Final = 16
-_MOST_POINTS: Final = 64  # a kernel is read, planned and written under the same facts, and kernels have few shapes
 INT64_MAX: Final = 2**63 - 1  # a bound that says nothing: as far as the numbers of a program go
-
-
-class _Recent(threading.local):
-    """What `Facts.at_points` keeps for a thread, least recently used first. Facts that answer a question cannot answer
-    another thread's."""
-
-    def __init__(self) -> None:
-        self.points: dict[tuple[Any, ...], Facts] = {}
-
-
-_recent = _Recent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +41,6 @@ class Facts:
     """
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
-        self._is_shared = False
         self._rows: dict[str, Row] = {}
         self._sizes: dict[str, Expr] = {}
         self._solved: dict[str, Expr] = {}
@@ -96,34 +82,14 @@ class Facts:
                     child.assume_nonnegative(factor - 1)
         return child
 
-    def at_points(self, sizes: Mapping[str, Expr | int]) -> Facts:
-        """``with_dims``, kept for the next one who asks with equal facts and sizes: nothing can be assumed in them."""
-        kept, key = _recent.points, (self._content(), *((name, as_expr(size)) for name, size in sizes.items()))
-        found = kept.pop(key, None)
-        if found is None:
-            found = self.with_dims(sizes)
-            found._is_shared = True
-            if len(kept) >= _MOST_POINTS:
-                del kept[next(iter(kept))]  # the one that was asked for least recently
-        kept[key] = found
-        return found
-
-    def _content(self) -> tuple[Any, ...]:
-        """All that answers depend on."""
-        tables = self._rows, self._sizes, self._solved, self._parts, self._counterexamples.seen
-        lists = tuple(self._zeros), tuple(self._nonnegatives), tuple(self._multiples)
-        return *(tuple(table.items()) for table in tables), *lists
-
     # Assumptions.
 
     def assume_equal(self, left: Expr | int, right: Expr | int) -> None:
         """left == right from now on."""
-        self._require_own()
         self._assume_zero(as_expr(left) - right)
 
     def assume_nonnegative(self, expr: Expr | int) -> None:
         """expr >= 0 from now on."""
-        self._require_own()
         known = self._normal(as_expr(expr))
         varying = {monomial: c for monomial, c in known._polynomial.items() if monomial}
         if not varying:
@@ -145,10 +111,6 @@ class Facts:
         else:  # the slope is 1 or -1 here
             limit = known.evaluate({name: 0}) * -number
             self._tighten(name, Row(limit, None) if number > 0 else Row(None, limit))
-
-    def _require_own(self) -> None:
-        if self._is_shared:
-            raise AssertionError("facts of at_points() are shared: assume in a copy() of them")
 
     def _assume_zero(self, expr: Expr) -> None:
         known = self._cancelled(self._normal(expr))

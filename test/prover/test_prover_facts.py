@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -392,29 +391,6 @@ def test_bounds_are_shared_by_facts_of_equal_ranges(monkeypatch: pytest.MonkeyPa
     assert bound(2, s0 * s1) == (1, 0)
     assert bound(2, s0)[0] == 5 and bound(5, s0)[0] == 11 and bound(2, s0 * s1 + 4)[0] == -3
     assert bound(2, s0 * s1) == (1, 0)
-
-
-def test_facts_at_points_are_kept_as_long_as_facts_are_equal() -> None:
-    def facts(least: int) -> Facts:
-        return Facts({"s0": Row(least, None), "s1": Row(1, None)})
-
-    first = facts(2)
-    points = first.at_points({"d0": s0 * s1})
-    assert points.less_equal(d0 + 1, s0 * s1) and not points.less_equal(s1, s0)
-    assert first.at_points({"d0": s0 * s1}) is points and facts(2).at_points({"d0": s0 * s1}) is points
-    others = facts(3).at_points({"d0": s0 * s1}), first.at_points({"d0": s0}), first.at_points({"d1": s0 * s1})
-    assert all(one is not points for one in others) and others[0].less_equal(3, s0) and not points.less_equal(3, s0)
-    first.assume_nonnegative(s0 - s1)
-    assert first.at_points({"d0": s0 * s1}).less_equal(s1, s0) and not points.less_equal(s1, s0)
-    for learnt in (points.assume_nonnegative, functools.partial(points.assume_equal, s1)):
-        with pytest.raises(AssertionError, match="shared"):
-            learnt(s0 - s1)
-    own = points.copy()
-    own.assume_nonnegative(s0 - s1)
-    assert own.less_equal(s1, s0) and not points.less_equal(s1, s0)
-    for size in range(100):  # no more are kept than a kernel or two need
-        first.at_points({"d0": s0 + size})
-    assert facts(2).at_points({"d0": s0 * s1}) is not points
 
 
 def test_intervals_that_were_given_up_are_not_kept() -> None:

@@ -157,7 +157,7 @@ class Builder:
         dims = [Expr.symbol(f"d{i}") for i in range(len(sizes))]
         exprs = list(map(*dims))
         if not simplified and any(has_functions(e) for e in exprs):
-            facts = self.facts.at_points({f"d{i}": s for i, s in enumerate(sizes)})
+            facts = self.facts.with_dims({f"d{i}": s for i, s in enumerate(sizes)})
             exprs = [facts.simplify(e) for e in exprs]
         conditions = list(domain(*dims)) if domain else []
         value = create_view(self.sizes, x.value, self.type(sizes, x.dtype), sizes, exprs, conditions)

@@ -34,7 +34,7 @@ def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Se
         group = source[i : i + width_i]
         digits = [_digit(linear, size, product(group[k + 1 :]), k == 0) for k, size in enumerate(group)]
         if width_i > 1 and width_j > 1:  # only a mixed group has digits that facts can make simpler
-            facts = b.facts.at_points({f"d{k}": s for k, s in enumerate(target)})
+            facts = b.facts.with_dims({f"d{k}": s for k, s in enumerate(target)})
             digits = [facts.simplify(e) for e in digits]
         result += digits
         i, j = i + width_i, j + width_j

@@ -140,7 +140,6 @@ class Recorder:
         put(Facts, "__init__", self._made)
         put(Facts, "copy", self._copied)
         put(Facts, "with_dims", self._with_dims)
-        put(Facts, "at_points", lambda _: Facts.with_dims)  # whose questions are logged with what was assumed before
         put(Facts, "assume_equal", functools.partial(self._assumed, equals))
         put(Facts, "assume_nonnegative", functools.partial(self._assumed, lambda expr: at_least(expr, 0)))
         put(Facts, "nonnegative", functools.partial(self._answered, lambda expr: at_least(expr, 0)))
