@@ -623,8 +623,10 @@ def python_functions() -> dict[Any, Callable[..., Any]]:
     others: dict[str, Any] = {name: _nothing for name in vars(functional) if name.startswith("has_torch_function")}
     others |= {name: _Namespace(getattr(functional, name)) for name in ("torch", "_VF")}
     names = {**vars(functional), **others}
+    replaced = {function.__name__ for function in _rules()}
     functions = [one for one in vars(functional).values() if isinstance(one, FunctionType)]
-    return {one: _with_names(one, names) for one in functions if one.__module__ == functional.__name__}
+    own = [one for one in functions if one.__module__ == functional.__name__]
+    return {one: _with_names(one, names) for one in own if not replaced.isdisjoint(one.__code__.co_names)}
 
 
 def _nothing(*_: Any) -> bool:
