@@ -6,7 +6,8 @@
 ``runtime/`` is for compiled code: what traces, lowers and generates it should call none of it. A call counts where the
 nearest function of the package below it on the stack is in one of the compiler's folders. Two kinds are shown with
 ``--all`` only: ``torch_c`` and what PyTorch's dispatcher calls (schemas, fake rules and gradients of our
-operators); and what the rest of the package calls, which keeps finished programs and loads them, and adds entries.
+operators); and what the rest of the package calls, which keeps finished programs and loads them, and adds entries. What
+makes the calls around finished programs counts as the latter, though a change to AOTAutograd asks for it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ COMPILING = frozenset({"FrameCompiler.__call__", "trace_call"})
 _TRANSPARENT = ("contextlib", "functools")  # stand between a function and what it calls
 EXCEPTED = "torch_c, and operators called by PyTorch"
 REST = "loads, keeps and adds programs"
+AROUND_PROGRAMS = "symshape.runtime.autograd_calls"
 ROOT = Path(__file__).parents[1]
 
 Call = tuple[str, str, str]  # the part of the package that calls, its module, the function of the runtime
@@ -81,7 +83,7 @@ def _call_of(frame: FrameType, module: str) -> Call | None:
         return None
     if by_torch or module == "symshape.runtime.torch_c":
         part = EXCEPTED
-    elif not _is_folder(part):
+    elif not _is_folder(part) or module == AROUND_PROGRAMS:
         part = REST
     return part, name, function
 

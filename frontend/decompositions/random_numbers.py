@@ -98,17 +98,22 @@ def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Ca
     return call
 
 
+def all_or_nothing(x: torch.Tensor, p: Any, train: bool) -> torch.Tensor | None:
+    """A dropout that draws no numbers: it drops nothing, or all. None for any other."""
+    check: Any = torch._check
+    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train:
+        return x
+    return x * torch.zeros((), dtype=x.dtype) if p == 1 else None
+
+
 def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """As ATen does for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
     if not x.is_cpu:
         result: torch.Tensor = usual(x, p, train)
         return result
-    check: Any = torch._check
-    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
-    if p == 0 or not train:
-        return x
-    if p == 1:
-        return x * torch.zeros((), dtype=x.dtype)
+    if (found := all_or_nothing(x, p, train)) is not None:
+        return found
     like = torch.empty_like(x)
     if is_in_functional_transform():
         return x * like.bernoulli_(1 - p).div_(1 - p)  # torch.vmap knows what each of its elements draws

@@ -22,7 +22,7 @@ from symshape.frontend.bridge.decomposition_tables import MEAN, SUM, resized
 from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.bridge.operators import nn_function
 from symshape.frontend.decompositions.distances import norm_of_order, pairs
-from symshape.frontend.decompositions.random_numbers import drop_as_eager, fill
+from symshape.frontend.decompositions.random_numbers import all_or_nothing, drop_as_eager, fill
 from symshape.frontend.decompositions.upsampling import factors_of_eager, sizes_by_factors
 
 Tensor = torch.Tensor
@@ -162,12 +162,8 @@ def dropout_(input: Tensor, p: Real, train: bool) -> Tensor:
 
 def feature_dropout(input: Tensor, p: Real, train: bool) -> Tensor:
     """``torch.feature_dropout`` of (N, C, ...): whole channels."""
-    check: Any = torch._check
-    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
-    if p == 0 or not train:
-        return input
-    if p == 1:
-        return input * torch.zeros((), dtype=input.dtype)
+    if (found := all_or_nothing(input, p, train)) is not None:
+        return found
     noise = input.new_empty([*input.shape[:2], *[1] * (input.dim() - 2)])
     return input * fill("bernoulli_.float", noise, [1 - p]).div(1 - p)
 
@@ -177,12 +173,8 @@ _SATURATION: Final = 1.7580993408473766  # of SELU: what dropped elements tend t
 
 def alpha_dropout(input: Tensor, p: Real, train: bool) -> Tensor:
     """``torch.alpha_dropout`` (aten/src/ATen/native/Dropout.cpp)"""
-    check: Any = torch._check
-    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
-    if p == 0 or not train:
-        return input
-    if p == 1:
-        return input * torch.zeros((), dtype=input.dtype)
+    if (found := all_or_nothing(input, p, train)) is not None:
+        return found
     noise = fill("bernoulli_.float", torch.empty_like(input), [1 - p])
     a = 1.0 / _torch.sym_sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
     shift = (noise - 1) * (_SATURATION * a) + _SATURATION * a * p

@@ -500,7 +500,8 @@ def test_guards_contain_none_that_others_imply_and_no_entry_takes_what_it_must_n
         chosen: {("x.size(0) >= 6",), ("x.size(0) >= 4", "x.size(0) <= 5"), ("x.size(0) <= 3",)},
         lambda x: x.unfold(0, 4, 4).sum(1) if x.shape[0] >= 4 else x: {("x.size(0) >= 4",)},
         lambda x: x[: x.shape[0] // 4].sum() / (x.shape[0] // 4 + 1): {()},
-        lambda x: torch.cat([x, x[1:]]).reshape(-1, 1) * x.numel(): {("x.size(0) >= 1",)},
+        lambda x: torch.cat([x, x[1:]]).reshape(-1, 1) * x.numel(): {()},
+        lambda x: torch.cat([x, x[1:] * x[:-1]]) if x.shape[0] >= 1 else x: {("x.size(0) >= 1",)},
     }
     for function, guards in functions.items():
         jitted = symshape.jit(function)

@@ -14,6 +14,7 @@ from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import clamped_size, is_unbacked
 from symshape.frontend.patches.patch import Changes
 
+_torch: Any = torch  # it has no types
 _SLICE: Any = torch.ops.aten.slice.Tensor
 
 
@@ -37,8 +38,8 @@ def _sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
         length = (clamped_size(size - before - behind) + step - 1) // step
         shape, strides = list(x.shape), list(x.stride())
         shape[dim], strides[dim] = length, strides[dim] * step
-        # Of no elements the storage offset does not matter: it is not clamped.
-        return x.as_strided(shape, strides, x.storage_offset() + before * x.stride(dim))
+        first = _torch.sym_min(before, size) if before else 0
+        return x.as_strided(shape, strides, x.storage_offset() + first * x.stride(dim))
 
     return sizes
 
