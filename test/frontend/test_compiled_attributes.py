@@ -43,7 +43,14 @@ def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("name", ["step", "wrapped", "marked"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step",
+        pytest.param("wrapped", marks=pytest.mark.xfail(torch.__version__ < "2.13", reason="as in Dynamo before")),
+        "marked",
+    ],
+)
 def test_a_compiled_method_reads_its_own_attributes(compiler: Callable[..., Any], name: str) -> None:
     results = []
     for wrapper in (_eager, compiler):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from torch._dynamo.variables import ConstantVariable
-from torch._dynamo.variables.dicts import SideEffectsProxyDict
 from torch._dynamo.variables.functions import BaseUserFunctionVariable, WrapperUserFunctionVariable
 
 from symshape.frontend.patches.patch import Changes
@@ -16,6 +15,8 @@ from symshape.frontend.patches.patch import Changes
 def attributes_are_the_wrappers(changes: Changes) -> None:
     """Reads them from the function that ``torch.compile`` returned, which is what Dynamo guards, and not from the one
     that it wraps. PyTorch 2.14 does so too."""
+    from torch._dynamo.variables.dicts import SideEffectsProxyDict  # not in every PyTorch that rows are for
+
     changes.wrap(SideEffectsProxyDict, "get_example_value_dict", _reading)
     changes.wrap(BaseUserFunctionVariable, "call_obj_hasattr", _asking)
 
