@@ -12,11 +12,16 @@ import torch
 from torch import Tensor
 
 import symshape
+from symshape.frontend.patches.registry import CURRENT
 
 COMPILERS: list[Any] = [
     pytest.param(symshape.compile, id="symshape"),
     pytest.param(functools.partial(torch.compile, backend="symshape"), id="torch"),
 ]
+# Dynamo of 2.11 and 2.15 has attributes of the wrapped function, or a guard on them that fails.
+as_in_dynamo = pytest.mark.xfail(
+    all(patch.name != "attributes of compiled functions" for patch in CURRENT), reason="no row for this PyTorch"
+)
 
 
 class _Trainer:
@@ -43,14 +48,7 @@ def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "step",
-        pytest.param("wrapped", marks=pytest.mark.xfail(torch.__version__ < "2.13", reason="as in Dynamo before")),
-        "marked",
-    ],
-)
+@pytest.mark.parametrize("name", [*(pytest.param(n, marks=as_in_dynamo) for n in ("step", "wrapped")), "marked"])
 def test_a_compiled_method_reads_its_own_attributes(compiler: Callable[..., Any], name: str) -> None:
     results = []
     for wrapper in (_eager, compiler):
