@@ -215,8 +215,13 @@ def normal(
     given = mean if isinstance(mean, Tensor) else std
     made = torch.empty_like(given, memory_format=torch.contiguous_format)
     if isinstance(mean, Tensor):
-        return fill("normal_.default", made, [0.0, std]) + mean
-    return fill("normal_.default", made, [0.0, 1.0]) * std + mean
+        return _with_zero_gradient(fill("normal_.default", made, [0.0, std]) + mean.detach(), mean)
+    return _with_zero_gradient(fill("normal_.default", made, [0.0, 1.0]) * std.detach() + mean, std)
+
+
+def _with_zero_gradient(drawn: Tensor, x: Tensor) -> Tensor:
+    """What is drawn with the parameters ``x``, as eager mode differentiates it: the gradient of ``x`` is zero."""
+    return torch.where(torch.zeros((), dtype=torch.bool, device=x.device), x, drawn) if x.requires_grad else drawn
 
 
 def exponential_(input: Tensor, lambd: Real = 1.0, *, generator: None = None) -> Tensor:

@@ -21,7 +21,8 @@ from variants import Variant
 import symshape
 import symshape.backend
 
-sys.path.append(str(Path(__file__).parent.parent / "programs"))
+for _folder in ("programs", "support"):
+    sys.path.append(str(Path(__file__).parent.parent / _folder))
 import poison  # noqa: E402
 
 UNINITIALISED = ("empty", "new_empty", "empty_like", "empty_permuted", "empty_strided", "new_empty_strided")

@@ -7,7 +7,10 @@ What PyTorch itself cannot trace, as "aot_eager" shows, is no failure; a wrong v
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -40,3 +43,10 @@ def _failures(key: str, writing: bool) -> Iterator[str]:
     for one in bad:
         if one.kind != ERROR or one.label not in untraceable:
             yield f"{one.label}: {one.kind}: {one.what}\n    {command_for(key)}"
+
+
+def test_the_script_finds_its_modules() -> None:
+    """Here pytest's settings find them."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import run, worker, check"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -191,3 +191,21 @@ def test_images_that_keep_a_size_are_copied() -> None:
             sum(one.square().sum() for one in results).backward()
             found.append((*results, x.grad))
         torch.testing.assert_close(*found)
+
+
+def test_gradients_of_parameters_of_draws_are_zero() -> None:
+    """As in eager mode: ``torch.normal`` passes no gradient on."""
+
+    def draws(x: Tensor) -> Tensor:
+        number = 1 / (x.shape[1] + 1)
+        return torch.normal(number, x) + torch.normal(x, number)
+
+    compiled = symshape.compile(draws, fullgraph=True)
+    for rows, columns in ((2, 3), (1, 4)):
+        results = []
+        for run in (draws, compiled):
+            x = torch.rand(rows, columns, requires_grad=True)
+            torch.manual_seed(0)
+            run(x).sum().backward()
+            results.append(x.grad)
+        assert torch.equal(*results) and not results[0].any()
