@@ -216,6 +216,7 @@ def normal(
     made = torch.empty_like(given, memory_format=torch.contiguous_format)
     if isinstance(mean, Tensor):
         return _with_zero_gradient(fill("normal_.default", made, [0.0, std]) + mean.detach(), mean)
+    torch._assert_async((std >= 0).all(), "normal expects all elements of std >= 0.0")
     return _with_zero_gradient(fill("normal_.default", made, [0.0, 1.0]) * std.detach() + mean, std)
 
 
@@ -446,6 +447,9 @@ def logit(input: Tensor, eps: Real | None = None) -> Tensor:
 
 def isclose(input: Tensor, other: Tensor, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: bool = False) -> Tensor:
     """``torch.isclose`` of floating-point numbers."""
+    check: Any = torch._check
+    check(rtol >= 0, lambda: f"rtol must be greater than or equal to zero, but got {rtol}")
+    check(atol >= 0, lambda: f"atol must be greater than or equal to zero, but got {atol}")
     equal = input == other
     equal = equal | (input.isnan() & other.isnan()) if equal_nan else equal
     distance = (input - other).abs()

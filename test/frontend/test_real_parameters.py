@@ -209,3 +209,15 @@ def test_gradients_of_parameters_of_draws_are_zero() -> None:
             run(x).sum().backward()
             results.append(x.grad)
         assert torch.equal(*results) and not results[0].any()
+
+
+def test_a_negative_deviation_is_an_error() -> None:
+    def noise(deviation: Tensor) -> Tensor:
+        return torch.normal(1 / (deviation.shape[0] + 1), deviation)
+
+    compiled = symshape.compile(noise, fullgraph=True)
+    for deviation in (torch.ones(3), torch.zeros(0), torch.tensor([0.0, 2.0])):
+        assert compiled(deviation).shape == deviation.shape
+    for run in (noise, compiled):
+        with pytest.raises(RuntimeError, match="normal expects all elements of std >= 0.0"):
+            run(torch.tensor([1.0, -0.5]))
