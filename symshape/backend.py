@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,17 +20,19 @@ from symshape.frontend.bridge.aot_autograd import (
     written_arguments,
     written_with_bases,
 )
-from symshape.frontend.bridge.dynamo import in_eager_mode, takes_fake_tensors
+from symshape.frontend.bridge.dynamo import in_eager_mode, is_control_flow, takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.bridge.size_cache import start_caching
+from symshape.frontend.bridge.traced_layers import forget_traces
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.data_assignments import has_assignments, parts_between_assignments, run_parts
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.nested_results import take_results_apart
+from symshape.frontend.graph_rewrites.repeated_layers import OUTLINING, outline_layers
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
@@ -54,6 +57,8 @@ from symshape.traced_graphs import backward_program, compile_traced, postpones
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
+
+log = logging.getLogger("symshape.frames")
 
 
 @traced_by_our_rules
@@ -136,12 +141,13 @@ def _compiled_dynamo_graph(
     _rewrite_before_tracing(gm, graphs.timings)
     restore_layouts = take_layouts_out(gm)
     rebuild_nested = take_results_apart(gm)
+    traced = _outlined(gm, parsed, graphs.timings)
     while True:  # each round makes one more call opaque, or copies whole storages
         graphs.forget()
         try:
             with in_force(scope):
                 note("AOTAutograd")
-                run = aot_compile(gm, example_inputs, **callbacks)
+                run = aot_compile(traced, example_inputs, **callbacks)
                 _require_fit(parsed, graphs.staged)
                 track_sources(traced_env_of(gm))
                 if fakes:
@@ -153,8 +159,15 @@ def _compiled_dynamo_graph(
             scope = replace(scope, keeps_memory=True)
         except Exception as error:
             del (reports or [])[before:]
+            if traced is not gm and not isinstance(error, Reanalyse) and not is_control_flow(error):
+                log.info("layers are traced one by one: %s", error or type(error).__name__)
+                traced = gm
+                continue
             if not mark_failing_call(gm, error):
                 return restore_layouts(rebuild_nested(_as_calls(gm, error, parsed, reports, assumed)))
+            traced = gm
+        finally:
+            forget_traces(traced)
         replace_marked(gm)
 
 
@@ -262,6 +275,14 @@ def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
     for step in steps_on(DYNAMO):
         with timed(step.name, timings):
             step.function()(gm)
+
+
+def _outlined(gm: torch.fx.GraphModule, options: Options, timings: Timings) -> torch.fx.GraphModule:
+    """The graph that AOTAutograd traces: ``gm``, or a copy with its equal layers outlined."""
+    if OUTLINING in options.disable_passes:
+        return gm
+    with timed(OUTLINING, timings):
+        return outline_layers(gm) or gm
 
 
 def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:

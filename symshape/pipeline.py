@@ -22,7 +22,8 @@ from symshape.passes.framework.registry import TABLE, lookup, names
 from symshape.passes.stages import STAGES
 
 # The object that a step works on.
-DYNAMO, JOINT, TRACED = "Dynamo's graph, in place", "the joint graph, before it is partitioned", "each traced graph"
+DYNAMO, COPY = "Dynamo's graph, in place", "a copy of Dynamo's graph"
+JOINT, TRACED = "the joint graph, before it is partitioned", "each traced graph"
 IR, KERNEL, PROGRAM = "IR", "each kernel", "the program"
 
 Timings = list[tuple[str, float]]  # (step, seconds), in order
@@ -95,6 +96,13 @@ PIPELINE: Final[tuple[Step, ...]] = (
         DYNAMO,
         f"{_REWRITES}.unread_blocks:drop_unread_blocks",
         "CPU: block masks without lists of query blocks",
+    ),
+    Step(
+        "trace-layers-once",
+        COPY,
+        f"{_REWRITES}.repeated_layers:outline_layers",
+        "layers that are equal are outlined, and traced once",
+        optional=True,
     ),
     Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become where", optional=True),
     Step(

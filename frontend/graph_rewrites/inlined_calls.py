@@ -2,7 +2,8 @@
 
 ``torch.compiler.nested_compile_region`` makes the latter.
 
-That a region is compiled once, however often it is called, is what ``outline-layers`` finds by itself.
+That a region is traced once, however often it is called, is what ``trace-layers-once`` finds by itself; that it is
+compiled once, ``outline-layers``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
             setattr(gm, name, getattr(body, held.target))
             copies[held] = graph.get_attr(name)
         results: Any = graph.graph_copy(body.graph, copies)
+    _note_call(node, [copies[one] for one in body.graph.nodes if one.op.startswith("call_")])
     for user in list(node.users):
         user.replace_all_uses_with(results[user.args[1]])
         graph.erase_node(user)
@@ -55,3 +57,12 @@ def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
             graph.erase_node(one)  # the function, and what it says of quantisation
     gm.recompile()
     return True
+
+
+def _note_call(node: torch.fx.Node, copies: list[torch.fx.Node]) -> None:
+    """Says of nodes that they are of this call, and not of the one for which Dynamo has traced the function, as it does
+    for the calls of modules (``repeated_layers``)."""
+    outer = node.meta.get("nn_module_stack") or {}
+    for one in copies:
+        inner = one.meta.get("nn_module_stack") or {}
+        one.meta["nn_module_stack"] = {**outer, node.name: (node.name, torch.fx.GraphModule), **inner}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symshape.passes.stages import STAGES
-from symshape.pipeline import DYNAMO, IR, JOINT, KERNEL, PIPELINE, PROGRAM, TRACED
+from symshape.pipeline import COPY, DYNAMO, IR, JOINT, KERNEL, PIPELINE, PROGRAM, TRACED
 from symshape.tools.report import GraphReport, Report
 
 _NAMES = {
     DYNAMO: "before tracing",
+    COPY: "before tracing",
     JOINT: "before tracing",
     TRACED: "before import",
     KERNEL: "kernel code",
