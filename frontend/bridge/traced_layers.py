@@ -107,7 +107,7 @@ class _Outcome:
 
     def fits(self, operands: Sequence[Any]) -> bool:
         """Whether no operand that is written to shares memory with another operand."""
-        memory = [_memory(x) for x in operands if isinstance(x, torch.Tensor)]
+        memory = [_memory(x) for x in operands if isinstance(x, torch.Tensor)] if self.written else []
         return all(memory.count(_memory(operands[i])) == 1 for i in self.written)
 
 
@@ -375,6 +375,7 @@ def _write(x: Any, value: Any) -> None:
     x.replace_(_fake(value))
     x.commit_update()
     x.sync()
+    torch.autograd.graph.increment_version(x)
 
 
 def _memory(x: torch.Tensor) -> StorageWeakRef:
