@@ -77,8 +77,10 @@ def group_norm(
     """``torch.group_norm`` of (N, C, ...), in the layout of the operand."""
     torch.group_norm(input, num_groups, weight, bias)  # raises its errors
     x, (batch, channels) = _wide(input), input.shape[:2]
-    of_group = torch.var_mean(x.reshape(batch, num_groups, -1), 2, correction=0)
-    variance, mean = (one.repeat_interleave(channels // num_groups, 1) for one in of_group)
+    per_group = channels // num_groups
+    grouped = x.reshape(batch, num_groups, per_group * math.prod(input.shape[2:]))  # no -1: N may be 0
+    of_group = torch.var_mean(grouped, 2, correction=0)
+    variance, mean = (one.repeat_interleave(per_group, 1) for one in of_group)
     return _normalised(x, mean, variance + eps, weight, bias, input.dtype)
 
 

@@ -221,3 +221,15 @@ def test_a_negative_deviation_is_an_error() -> None:
     for run in (noise, compiled):
         with pytest.raises(RuntimeError, match="normal expects all elements of std >= 0.0"):
             run(torch.tensor([1.0, -0.5]))
+
+
+def test_normalisations_of_an_empty_batch() -> None:
+    def function(x: Tensor, eps: float) -> tuple[Tensor, ...]:
+        groups = F.group_norm(x, 2, WEIGHT, WEIGHT, eps), F.group_norm(x[..., None], 2, eps=eps)
+        return *groups, F.layer_norm(x, (4,), eps=eps), F.batch_norm(x, WEIGHT, WEIGHT, eps=eps)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="symshape", dynamic=True, fullgraph=True)
+    for batch, eps in ((0, 0.5), (3, 0.25), (1, 0.125)):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(compiled(x, eps), function(x, eps))
