@@ -47,8 +47,8 @@ def _copies_of_symbolic_sizes(node: torch.fx.Node) -> list[Set[Any]]:
         return []
     operands = _operands(name, node.args)
     results = pytree.tree_leaves(node.meta.get("example_value"))
-    given = [one.meta.get("example_value") if isinstance(one, torch.fx.Node) else None for one in operands]
-    pairs = [{storage_of(x), storage_of(y)} for x, y in zip(given, results) if _has_symbolic_sizes(x)]
+    given: list[Any] = [one.meta.get("example_value") if isinstance(one, torch.fx.Node) else None for one in operands]
+    pairs: list[Set[Any]] = [{storage_of(x), storage_of(y)} for x, y in zip(given, results) if _has_symbolic_sizes(x)]
     return [pair for pair in pairs if len(pair) == 2]
 
 
