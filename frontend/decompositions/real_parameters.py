@@ -442,8 +442,10 @@ def nan_to_num(
 
 
 def logit(input: Tensor, eps: Real | None = None) -> Tensor:
-    """``torch.logit``"""
-    x = input if eps is None else input.clamp(eps, 1 - eps)
+    """``torch.logit``. The lower bound counts where it is the larger one, unlike that of ``clamp``."""
+    x = input
+    if eps is not None:
+        x = torch.where(input < eps, eps, torch.where(input > 1 - eps, 1 - eps, input))
     return (x / (1 - x)).log()
 
 
