@@ -101,7 +101,9 @@ def test_nearest_elements_where_the_factor_is_not_the_ratio_of_sizes(factor: flo
 
     torch._dynamo.reset()
     fixed, symbolic = symshape.compile(lambda x: resized(x, factor)), symshape.compile(resized)
-    images = [torch.randn(sizes) for sizes in ((1, 2, 9), (1, 3, 8, 9), (1, 3, 60, 70), (1, 4, 60, 70), (1, 4, 3, 4, 5))]
+    images = [
+        torch.randn(sizes) for sizes in ((1, 2, 9), (1, 3, 8, 9), (1, 3, 60, 70), (1, 4, 60, 70), (1, 4, 3, 4, 5))
+    ]
     formats = (None, None, None, torch.channels_last, torch.channels_last_3d)
     for x, memory_format in zip(images, formats):
         x = x if memory_format is None else x.to(memory_format=memory_format)
