@@ -27,8 +27,8 @@ def floats_stay_numbers(changes: Changes) -> None:
     """Keeps AOTAutograd from making constants of floats, or from analysing the frame again to do so.
 
     It makes tensors of the floats that operators of its table take, so that kernels read them, and constants of all
-    others (of ``uniform_`` and ``full``). Here the others are read from the tensor that Dynamo has made of them, as the
-    items of any tensor are. ``clamp`` and ``pow`` are in the table too.
+    others (of ``uniform_``). Here the others are read from the tensor that Dynamo has made of them, as the items of any
+    tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, and ``full`` expands a tensor on a CPU.
     """
     changes.items(SUPPORTED_OPS, _MORE)
     changes.wrap(graph_compile, "tensorify_python_scalars", _with_numbers)
@@ -47,6 +47,7 @@ _MORE: dict[Any, Callable[..., Any]] = {
     aten.clamp_min.default: aten.clamp_min.Tensor,
     aten.clamp_max.default: aten.clamp_max.Tensor,
     aten.pow.Tensor_Scalar: aten.pow.Tensor_Tensor,
+    aten.scalar_tensor.default: lambda number: number,
 }
 
 
@@ -55,6 +56,9 @@ def _with_numbers(usual: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(usual)
     def tensorify_python_scalars(gm: GraphModule, shape_env: Any, fake_mode: Any) -> None:
         kept: dict[Node, Node] = {}
+        for node in list(gm.graph.nodes):
+            if node.target is aten.full.default and _is_on_cpu(node) and _is_float(node.args[1]):
+                _expand(node, fake_mode)
         for node in list(gm.graph.nodes):
             if _takes_numbers(node):
                 for number in filter(_is_made_of_floats, node.all_input_nodes):
@@ -79,17 +83,41 @@ class _Hidden:
         return self.function(*args)
 
 
+def _is_on_cpu(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_cpu
+
+
+def _expand(node: Node, fake_mode: Any) -> None:
+    """Makes of ``full`` a copy of an expanded number: the number is then a tensor that a kernel reads."""
+    size, number = node.args
+    value = node.meta["val"]
+    with node.graph.inserting_before(node):
+        scalar = node.graph.call_function(aten.scalar_tensor.default, (number,), {"dtype": value.dtype})
+        whole = node.graph.call_function(aten.expand.default, (scalar, size))
+    with fake_mode:
+        scalar.meta["val"] = torch.empty((), dtype=value.dtype)
+        whole.meta["val"] = scalar.meta["val"].expand(value.shape)
+    node.target, node.args, node.kwargs = aten.clone.default, (whole,), {"memory_format": torch.contiguous_format}
+
+
 def _takes_numbers(node: Node) -> bool:
     """Whether a call has results that are no numbers, and may take floats, but not as tensors. PyTorch's pass drops
     arguments by name."""
     value = node.meta.get("val")
     if node.op != "call_function" or value is None or isinstance(value, _NUMBERS):
         return False
+    if node.target is aten.scalar_tensor.default:  # the pass gives it its type, on a CPU
+        return not _is_on_cpu(node)
     return not isinstance(node.target, HigherOrderOperator) and (node.target not in SUPPORTED_OPS or bool(node.kwargs))
 
 
 def _is_made_of_floats(node: Node) -> bool:
     return node.op == "call_function" and any(symbol_is_type(symbol, SymT.FLOAT) for symbol in _symbols(node))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Node) and _is_made_of_floats(value)
 
 
 def _symbols(node: Node) -> set[Any]:
