@@ -296,7 +296,7 @@ def perhaps_squeezed(input: torch.Tensor, dim: Any = None) -> bool:
 
 
 def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
-    dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = range(x.dim()) if dim is None else dim if isinstance(dim, Sequence) else [dim]
     return dims if x.dim() else ()
 
 

@@ -174,6 +174,11 @@ def _of_learnt_channels(_: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, *
     return torch.empty_like(x), x.new_empty(scale.shape), x.new_empty(scale.shape)
 
 
+def _squeezed_copy(x: torch.Tensor, *dim: Any) -> torch.Tensor:
+    """With guards on sizes of 1, as for the view. PyTorch's rule, in C++, drops no dim of a symbolic size."""
+    return x.squeeze(*dim).clone(memory_format=torch.contiguous_format)
+
+
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
     aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized,
@@ -208,6 +213,7 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.normal.float_float: _drawn,
     aten._pack_padded_sequence.default: _packed,
     aten.native_group_norm.default: group_norm_sizes,
+    **dict.fromkeys((aten.squeeze_copy.default, aten.squeeze_copy.dim, aten.squeeze_copy.dims), _squeezed_copy),
     **dict.fromkeys(GRADIENTS.values(), gradient_sizes),
     aten.upsample_bicubic2d_backward.default: contiguous_sizes,
 }

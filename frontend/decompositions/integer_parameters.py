@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from symshape.frontend.bridge.operators import PAD, PAD_PACKED
-from symshape.frontend.bridge.symbolic_sizes import expression_of
+from symshape.frontend.bridge.symbolic_sizes import expression_of, is_unbacked
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
 from symshape.frontend.decompositions.differences import (
     diff,
@@ -167,7 +167,10 @@ def _frequencies(at: torch.Tensor, n: Any, d: float, dtype: Any) -> torch.Tensor
 
 
 def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
-    """``torch.nn.functional.one_hot`` with a number of classes. RuntimeError for a value that is no class."""
+    """``torch.nn.functional.one_hot`` with a number of classes, or with -1, which an argument of the user's function
+    may be at some calls. RuntimeError for a value that is no class."""
+    if not is_unbacked(num_classes) and num_classes == -1:
+        return torch.nn.functional.one_hot(x)
     torch._check(num_classes >= 1, lambda: f"num_classes should be positive, got {num_classes}")
     torch.ops.aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
     torch.ops.aten._assert_async.msg((x < num_classes).all(), "Class values must be smaller than num_classes.")

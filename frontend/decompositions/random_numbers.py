@@ -16,6 +16,7 @@ This file touches private PyTorch APIs.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -123,20 +124,25 @@ def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: b
 
 def fill(name: str, like: torch.Tensor, numbers: Sequence[Any]) -> torch.Tensor:
     """A tensor laid out like another one, filled by an operator whose arguments are these numbers, which may be
-    symbolic: "bernoulli_.float", "uniform_.default", "normal_.default" or "exponential_.default"."""
+    symbolic: "bernoulli_.float", or one of a distribution's name with the overload "default" (``_FROM_UNIFORM``)."""
     if like.is_cpu and not is_in_functional_transform():
         size, stride = like.size(), like.stride()
         draws: Callable[..., torch.Tensor] = torch.ops.symshape.draw
         return draws(name, size, stride, numbers, None, dtype=like.dtype, device=like.device)
-    if name == "normal_.default":
-        return torch.randn_like(like) * numbers[1] + numbers[0]
-    uniform = torch.rand_like(like)
-    if name == "uniform_.default":
-        return uniform * (numbers[1] - numbers[0]) + numbers[0]
-    if name == "exponential_.default":
-        return -(1 - uniform).log() / numbers[0]
-    assert name == "bernoulli_.float", name
-    return (uniform < numbers[0]).to(like.dtype)
+    if name in ("normal_.default", "log_normal_.default"):
+        normal = torch.randn_like(like) * numbers[1] + numbers[0]
+        return normal.exp() if name == "log_normal_.default" else normal
+    return _FROM_UNIFORM[name](torch.rand_like(like), *numbers).to(like.dtype)
+
+
+# Of numbers from 0 to 1, which are less than 1.
+_FROM_UNIFORM: Mapping[str, Callable[..., torch.Tensor]] = {
+    "bernoulli_.float": lambda x, p: x < p,
+    "uniform_.default": lambda x, first, last: x * (last - first) + first,
+    "exponential_.default": lambda x, rate: -(1 - x).log() / rate,
+    "geometric_.default": lambda x, p: ((1 - x).log() / (x.new_zeros(()) - p).log1p()).ceil().clamp(min=1),
+    "cauchy_.default": lambda x, median, sigma: ((x - 0.5) * math.pi).tan() * sigma + median,
+}
 
 
 def fill_functionally(

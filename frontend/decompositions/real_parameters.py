@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from symshape.frontend.bridge.decomposition_tables import MEAN, SUM, resized
 from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.bridge.operators import nn_function
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.distances import norm_of_order, pairs
 from symshape.frontend.decompositions.random_numbers import all_or_nothing, drop_as_eager, fill
 from symshape.frontend.decompositions.upsampling import factors_of_eager, sizes_by_factors
@@ -77,8 +78,10 @@ def group_norm(
     """``torch.group_norm`` of (N, C, ...), in the layout of the operand."""
     torch.group_norm(input, num_groups, weight, bias)  # raises its errors
     x, (batch, channels) = _wide(input), input.shape[:2]
-    of_group = torch.var_mean(x.reshape(batch, num_groups, -1), 2, correction=0)
-    variance, mean = (one.repeat_interleave(channels // num_groups, 1) for one in of_group)
+    per_group = channels // num_groups
+    grouped = x.reshape(batch, num_groups, per_group * math.prod(input.shape[2:]))  # no -1: N may be 0
+    of_group = torch.var_mean(grouped, 2, correction=0)
+    variance, mean = (one.repeat_interleave(per_group, 1) for one in of_group)
     return _normalised(x, mean, variance + eps, weight, bias, input.dtype)
 
 
@@ -164,6 +167,8 @@ def feature_dropout(input: Tensor, p: Real, train: bool) -> Tensor:
     """``torch.feature_dropout`` of (N, C, ...): whole channels."""
     if (found := all_or_nothing(input, p, train)) is not None:
         return found
+    if not has_unbacked_sizes(input) and input.numel() == 0:
+        return input  # eager mode draws nothing
     noise = input.new_empty([*input.shape[:2], *[1] * (input.dim() - 2)])
     return input * fill("bernoulli_.float", noise, [1 - p]).div(1 - p)
 
@@ -230,6 +235,27 @@ def exponential_(input: Tensor, lambd: Real = 1.0, *, generator: None = None) ->
     check: Any = torch._check
     check(lambd > 0, lambda: f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return input.copy_(fill("exponential_.default", input, [lambd]))
+
+
+def geometric_(input: Tensor, p: Real, *, generator: None = None) -> Tensor:
+    """``Tensor.geometric_``"""
+    check: Any = torch._check
+    check(0 < p < 1, lambda: f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return input.copy_(fill("geometric_.default", input, [p]))
+
+
+def cauchy_(input: Tensor, median: Real = 0.0, sigma: Real = 1.0, *, generator: None = None) -> Tensor:
+    """``Tensor.cauchy_``"""
+    check: Any = torch._check
+    check(sigma > 0, lambda: f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return input.copy_(fill("cauchy_.default", input, [median, sigma]))
+
+
+def log_normal_(input: Tensor, mean: Real = 1.0, std: Real = 2.0, *, generator: None = None) -> Tensor:
+    """``Tensor.log_normal_``"""
+    check: Any = torch._check
+    check(std > 0, lambda: f"log_normal_ expects std > 0.0, but found std={std}")
+    return input.copy_(fill("log_normal_.default", input, [mean, std]))
 
 
 def uniform_(input: Tensor, *args: Real, **kwargs: Real) -> Tensor:
@@ -440,8 +466,10 @@ def nan_to_num(
 
 
 def logit(input: Tensor, eps: Real | None = None) -> Tensor:
-    """``torch.logit``"""
-    x = input if eps is None else input.clamp(eps, 1 - eps)
+    """``torch.logit``. The lower bound counts where it is the larger one, unlike that of ``clamp``."""
+    x = input
+    if eps is not None:
+        x = torch.where(input < eps, eps, torch.where(input > 1 - eps, 1 - eps, input))
     return (x / (1 - x)).log()
 
 
@@ -464,14 +492,14 @@ def float_power(input: Tensor, exponent: Real) -> Tensor:
 def trapezoid(y: Tensor, *, dx: Real = 1.0, dim: int = -1) -> Tensor:
     """``torch.trapezoid`` of equal distances (aten/src/ATen/native/Integration.cpp)"""
     if y.size(dim) == 0:
-        return y.sum(dim)
+        return y.new_zeros([size for d, size in enumerate(y.shape) if d != dim % y.dim()])
     return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
 
 
 def cumulative_trapezoid(y: Tensor, *, dx: Real = 1.0, dim: int = -1) -> Tensor:
     """``torch.cumulative_trapezoid`` of equal distances."""
-    last = y.size(dim) - 1
-    return ((y.narrow(dim, 1, last) + y.narrow(dim, 0, last)) * (dx / 2)).cumsum(dim)
+    before = [slice(None)] * (dim % y.dim())
+    return ((y[(*before, slice(1, None))] + y[(*before, slice(None, -1))]) * (dx / 2)).cumsum(dim)
 
 
 def pinv(input: Tensor, *, atol: Real | None = None, rtol: Real | None = None, hermitian: bool = False) -> Tensor:
@@ -566,6 +594,9 @@ _OF_METHODS = (
     bernoulli_,
     normal_,
     exponential_,
+    geometric_,
+    cauchy_,
+    log_normal_,
     uniform_,
     quantile,
     nanquantile,

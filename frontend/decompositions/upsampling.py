@@ -82,17 +82,32 @@ def sizes_by_factors(x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:
 def factors_of_eager(mode: str, x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:
     """The factors by which eager mode reads images on a CPU. Where a dim keeps its size, in the modes "linear" and
     "nearest" it is copied, whatever the factor is, and where its size is doubled, in the mode "nearest", each element
-    is repeated (aten/src/ATen/native/UpSample.h); PyTorch's decomposition always reads by the factor."""
+    is repeated (aten/src/ATen/native/UpSample.h; in this mode only by the vectorised kernels); PyTorch's decomposition
+    always reads by the factor."""
     found = list(factors)
     if mode not in ("linear", "nearest") or not x.is_cpu or has_unbacked_sizes(x):
         return found
-    for d, (size, wanted, factor) in enumerate(zip(x.shape[2:], sizes_by_factors(x, factors), factors)):
+    sizes = sizes_by_factors(x, factors)
+    for d, (size, wanted, factor) in enumerate(zip(x.shape[2:], sizes, factors)):
         is_symbolic = isinstance(factor, torch.SymFloat)
         if (is_symbolic or 1 < factor < 2) and wanted == size:
             found[d] = 1.0
         elif mode == "nearest" and (is_symbolic or 2 < factor < 3) and wanted == 2 * size:
             found[d] = 2.0
+    if mode == "nearest" and found != list(factors) and not _is_vectorised(x, sizes):
+        return list(factors)
     return found
+
+
+def _is_vectorised(x: torch.Tensor, sizes: Sequence[Any]) -> bool:
+    """Whether eager mode's vectorised kernel for the mode "nearest" makes images of these sizes
+    (aten/src/ATen/native/cpu/UpSampleKernel.cpp, ``_use_vectorized_kernel_cond_2d`` and ``_3d``)."""
+    if len(sizes) == 1:
+        return False
+    if len(sizes) == 2 and sum(sizes) <= 128:
+        return True
+    in_format = x.is_contiguous(memory_format=torch.channels_last_3d) if len(sizes) == 3 else is_channels_last(x)
+    return bool(in_format and x.shape[1] > 3)
 
 
 def _with_factors_of_eager(mode: str, x: torch.Tensor, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

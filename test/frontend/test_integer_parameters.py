@@ -269,6 +269,14 @@ def test_values_that_are_no_class(value: int, message: str) -> None:
         compiled(torch.ones(5), torch.tensor([2, value]))
 
 
+@pytest.mark.parametrize("counts", [(-1, 5, -1, 7), (6, -1, 4)])
+def test_a_number_of_classes_may_be_left_to_the_data(counts: tuple[int, ...]) -> None:
+    compiled = symshape.compile(lambda i, count: F.one_hot(i, num_classes=count), dynamic=True)
+    for index in (torch.tensor(3), torch.tensor([2, 0, 3])):
+        for count in counts:
+            assert torch.equal(compiled(index, count), F.one_hot(index, count))
+
+
 def test_classes_that_are_in_the_data_have_eager_modes_layout() -> None:
     compiled = symshape.compile(lambda i: F.one_hot(i.t()))
     x = torch.arange(12).view(3, 4)

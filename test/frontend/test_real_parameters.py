@@ -154,6 +154,65 @@ def test_numbers_that_are_arguments() -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+def arguments_of_operators(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    return (
+        x.clamp(-number, number),
+        F.hardtanh(x, -number, number),
+        F.threshold(x, number, -number),
+        x.abs().pow(number) + number**x,
+        torch.add(x, x, alpha=number),
+        torch.addmm(x.new_ones(4, 4), x, x.t(), beta=number, alpha=number),
+        x.masked_fill(x > 0, number),
+        x % number + torch.div(x, number, rounding_mode="floor"),
+        torch.linalg.vector_norm(x, 1 + number, dim=0),
+        F.normalize(x, p=1 + number, eps=number),
+        x.sigmoid().logit(number),
+        torch.linspace(0, number, 5),
+        torch.tensor(number) * x,
+    )
+
+
+def filled(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    y = torch.empty_like(x)
+    return (
+        torch.full((x.shape[0],), number),
+        x.new_full((3,), number),
+        F.dropout(x, number),
+        y.uniform_(0, number) * 1,
+        y.normal_(0, number) * 1,
+        y.geometric_(number) * 1,
+        y.cauchy_(number, number) * 1,
+        y.log_normal_(number, number) * 1,
+        x.fill_diagonal_(number),
+    )
+
+
+@pytest.mark.parametrize("function", [arguments_of_operators, filled])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_arguments_that_change_are_one_graph(function: Callable[..., Any], gradient: bool) -> None:
+    """Under plain ``torch.compile`` a second one, for the value of the first call."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = torch.compile(function, backend="symshape", fullgraph=True)
+    for number in (0.5, 0.25, 0.75, 0.3):
+        x, found = torch.randn(4, 6), []
+        for run in (function, compiled):
+            torch.manual_seed(0)
+            leaf = x.clone().requires_grad_(gradient)
+            results = run(leaf * 1, number)
+            if gradient:
+                sum(one.square().sum() for one in results if one.requires_grad).backward()
+            found.append([*results, leaf.grad, torch.get_rng_state()])
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert counters["stats"]["unique_graphs"] == 2
+
+
+def test_sizes_that_are_made_of_an_argument() -> None:
+    compiled = symshape.compile(lambda number: torch.ones(int(10 * number)) * number)
+    for number in (0.5, 0.3, 0.5):
+        assert torch.equal(compiled(number), torch.ones(int(10 * number)) * number)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -221,3 +280,28 @@ def test_a_negative_deviation_is_an_error() -> None:
     for run in (noise, compiled):
         with pytest.raises(RuntimeError, match="normal expects all elements of std >= 0.0"):
             run(torch.tensor([1.0, -0.5]))
+
+
+def test_normalisations_of_an_empty_batch() -> None:
+    def function(x: Tensor, eps: float) -> tuple[Tensor, ...]:
+        groups = F.group_norm(x, 2, WEIGHT, WEIGHT, eps), F.group_norm(x[..., None], 2, eps=eps)
+        return *groups, F.layer_norm(x, (4,), eps=eps), F.batch_norm(x, WEIGHT, WEIGHT, eps=eps)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="symshape", dynamic=True, fullgraph=True)
+    for batch, eps in ((0, 0.5), (3, 0.25), (1, 0.125)):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(compiled(x, eps), function(x, eps))
+
+
+def test_distances_along_an_empty_dim() -> None:
+    def function(x: Tensor, number: float) -> tuple[Tensor, ...]:
+        return torch.trapezoid(x, dx=number), torch.cumulative_trapezoid(x, dx=number), F.dropout1d(x[None], number)
+
+    compiled = symshape.compile(function)
+    for columns in (0, 1, 3):
+        x, found = torch.randn(2, columns), []
+        for run in (function, compiled):
+            torch.manual_seed(0)
+            found.append((*run(x, 0.25), torch.get_rng_state()))
+        torch.testing.assert_close(*found)

@@ -710,11 +710,32 @@ def test_images_after_an_empty_batch_keep_their_layout(wrap: Callable[..., Any],
     assert wrap is symshape.jit or counters["stats"]["unique_graphs"] == 1
 
 
+def test_a_squeezed_dim_that_is_an_argument() -> None:
+    compiled = symshape.compile(lambda x, dim: x.squeeze(dim) * 2, dynamic=True)
+    for dim in (-1, 2, -2, -3):
+        x = torch.randn(3, 1, 4)
+        assert torch.equal(compiled(x, dim), x.squeeze(dim) * 2)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        compiled(x, 5)
+
+
+def test_a_copy_of_a_squeezed_tensor_is_written_to_another() -> None:
+    def write(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return torch.squeeze_copy(x, out=out) * 2
+
+    compiled = symshape.compile(write, fullgraph=True)
+    for shape in ((3, 1, 4, 1), (5, 2, 4, 1), (3, 1, 2, 1)):
+        x = torch.randn(shape)
+        ours, theirs = torch.zeros(x.squeeze().shape), torch.zeros(x.squeeze().shape)
+        assert torch.equal(compiled(x, ours), write(x, theirs)) and torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize("dim", [(), (0,), ((0, 2),)])
 def test_copies_of_squeezed_tensors(wrap: Callable[..., Any], dim: tuple[Any, ...]) -> None:
     def copied(x: torch.Tensor) -> torch.Tensor:
-        return torch.squeeze_copy(x, *dim)
+        found = torch.squeeze_copy(x, *dim)
+        return found * found.dim()
 
     torch._dynamo.reset()
     compiled = wrap(copied)

@@ -90,3 +90,22 @@ def test_jitted_and_second_gradients() -> None:
     torch.testing.assert_close(symshape.jit(gradient)(x), gradient(x), rtol=1e-4, atol=1e-4)
     squares = torch.func.vmap(torch.func.grad(lambda y: bigger(y[None]).sum()))
     torch.testing.assert_close(symshape.compile(squares)(x.detach()), squares(x.detach()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1.004, 2.004])
+def test_nearest_elements_where_the_factor_is_not_the_ratio_of_sizes(factor: float) -> None:
+    """Only eager mode's vectorised kernels read by the ratio of the sizes."""
+
+    def resized(x: Tensor, factor: float) -> Tensor:
+        return F.interpolate(x, scale_factor=factor)
+
+    torch._dynamo.reset()
+    fixed, symbolic = symshape.compile(lambda x: resized(x, factor)), symshape.compile(resized)
+    images = [
+        torch.randn(sizes) for sizes in ((1, 2, 9), (1, 3, 8, 9), (1, 3, 60, 70), (1, 4, 60, 70), (1, 4, 3, 4, 5))
+    ]
+    formats = (None, None, None, torch.channels_last, torch.channels_last_3d)
+    for x, memory_format in zip(images, formats):
+        x = x if memory_format is None else x.to(memory_format=memory_format)
+        for found in (fixed(x), symbolic(x, factor)):
+            assert torch.equal(found, resized(x, factor))

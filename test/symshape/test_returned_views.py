@@ -179,3 +179,40 @@ def test_a_copy_of_what_nobody_has_is_one_graph() -> None:
             x = torch.randn(sizes)
             torch.testing.assert_close(compiled(x), (x + 1).t().contiguous() + x.sum())
     assert graphs.graphs == 1
+
+
+def both(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.broadcast_tensors(x, y)
+
+
+def the_second(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.functional.broadcast_tensors(y, x)[1]
+
+
+def read_after_a_write(x: torch.Tensor, y: torch.Tensor) -> Any:
+    spread, other = torch.broadcast_tensors(x, y)
+    x.add_(1)
+    return spread * other
+
+
+def of_what_was_computed(x: torch.Tensor, y: torch.Tensor) -> Any:
+    z = x + y[:1, :1]
+    return z, torch.broadcast_tensors(z, y)[0]
+
+
+@pytest.mark.parametrize("name", ["compile", "backend"])
+@pytest.mark.parametrize("program", [both, the_second, read_after_a_write, of_what_was_computed])
+def test_what_is_broadcast_is_a_view(name: str, program: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = COMPILERS[name](program)
+    with Graphs() as graphs:
+        for sizes in ((1, 1), (4, 3), (1, 3), (4, 1), (7, 3)):
+            y = torch.randn([whole if size == 1 else size for size, whole in zip(sizes, (4, 3))])
+            theirs = torch.randn(sizes)
+            ours = theirs.clone()
+            expected, actual = (pytree.tree_leaves(f(x, y)) for f, x in ((program, theirs), (compiled, ours)))
+            assert [one.stride() for one in actual] == [one.stride() for one in expected]
+            for x in (theirs, ours):
+                x.mul_(2)
+            torch.testing.assert_close((ours, *actual), (theirs, *expected), rtol=0, atol=0)
+    assert not graphs.breaks and graphs.graphs <= 4

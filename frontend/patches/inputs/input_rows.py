@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.inputs import declared_sizes, float_constants, integer_inputs, module_tensors
+from symshape.frontend.patches.inputs import (
+    declared_sizes,
+    float_constants,
+    float_numbers,
+    integer_inputs,
+    module_tensors,
+)
 from symshape.frontend.patches.patch import Patch
 from symshape.frontend.patches.probes import Exists, Says, Takes
-from symshape.frontend.patches.torch_names import VARIABLES
+from symshape.frontend.patches.torch_names import AUTOGRAD, VARIABLES
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -44,6 +50,19 @@ ROWS: tuple[Patch, ...] = (
             Says("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "assume_static_by_default"),
             Exists("torch._dynamo.config.assume_static_by_default", "bool"),
             Takes("torch._dynamo.source.get_local_source_name", "source, only_allow_input"),
+        ),
+    ),
+    Patch(
+        "floats stay numbers",
+        ("frame",),
+        (f"{AUTOGRAD}.tensorify_python_scalars", "torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS"),
+        float_numbers.floats_stay_numbers,
+        "AOTAutograd makes constants of floats that are symbols, where it knows no operator that takes them as tensors",
+        (
+            Takes(f"{AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
+            Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
+            Exists("torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS", "dict"),
+            Exists("torch.utils._sympy.symbol.SymT.FLOAT"),
         ),
     ),
     Patch(

@@ -1,0 +1,139 @@
+"""Floats that are symbols stay numbers where an operator takes a number: no graph for each value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch._functorch._aot_autograd import graph_compile
+from torch._ops import HigherOrderOperator
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes._tensorify_python_scalars import SUPPORTED_OPS
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from symshape.frontend.patches.patch import Changes
+
+aten: Any = torch.ops.aten
+_ITEM = aten._local_scalar_dense.default
+_NUMBERS = (torch.SymFloat, torch.SymInt, torch.SymBool)
+_KEPT = "symshape_number"  # the traced value of a copy, in its meta data
+
+
+def floats_stay_numbers(changes: Changes) -> None:
+    """Keeps AOTAutograd from making constants of floats, or from analysing the frame again to do so.
+
+    It makes tensors of the floats that operators of its table take, so that kernels read them, and constants of all
+    others (of ``uniform_``). Here the others are read from the tensor that Dynamo has made of them, as the items of any
+    tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, and ``full`` expands a tensor on a CPU.
+    """
+    changes.items(SUPPORTED_OPS, _MORE)
+    changes.wrap(graph_compile, "tensorify_python_scalars", _with_numbers)
+
+
+def _clamp(x: Any, *bounds: Any) -> Any:
+    """``aten.clamp`` with a lower and an upper bound, of which some may be numbers or None."""
+    for bound, op in zip(bounds, (aten.clamp_min, aten.clamp_max)):
+        if bound is not None:
+            x = (op.default if isinstance(bound, int | float) else op.Tensor)(x, bound)
+    return x
+
+
+_MORE: dict[Any, Callable[..., Any]] = {
+    aten.clamp.default: _clamp,
+    aten.clamp_min.default: aten.clamp_min.Tensor,
+    aten.clamp_max.default: aten.clamp_max.Tensor,
+    aten.pow.Tensor_Scalar: aten.pow.Tensor_Tensor,
+    aten.scalar_tensor.default: lambda number: number,
+}
+
+
+@functools.cache
+def _with_numbers(usual: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(usual)
+    def tensorify_python_scalars(gm: GraphModule, shape_env: Any, fake_mode: Any) -> None:
+        kept: dict[Node, Node] = {}
+        for node in list(gm.graph.nodes):
+            if node.target is aten.full.default and _is_on_cpu(node) and _is_float(node.args[1]):
+                _expand(node, fake_mode)
+        for node in list(gm.graph.nodes):
+            if _takes_numbers(node):
+                for number in filter(_is_made_of_floats, node.all_input_nodes):
+                    node.replace_input_with(number, _copied(gm.graph, number, kept))
+        symbols = {symbol for number in kept for symbol in _symbols(number)}
+        values = {symbol: hint for symbol, hint in shape_env.backed_var_to_val.items() if symbol not in symbols}
+        usual(gm, SimpleNamespace(backed_var_to_val=values), fake_mode)
+        for number, copy in kept.items():
+            copy.meta["val"] = copy.meta.pop(_KEPT)
+            copy.target = number.target
+
+    return tensorify_python_scalars
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """In place of the function that reads an item, while PyTorch's pass runs."""
+
+    function: Any
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def _is_on_cpu(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_cpu
+
+
+def _expand(node: Node, fake_mode: Any) -> None:
+    """Makes of ``full`` a copy of an expanded number: the number is then a tensor that a kernel reads."""
+    size, number = node.args
+    value = node.meta["val"]
+    with node.graph.inserting_before(node):
+        scalar = node.graph.call_function(aten.scalar_tensor.default, (number,), {"dtype": value.dtype})
+        whole = node.graph.call_function(aten.expand.default, (scalar, size))
+    with fake_mode:
+        scalar.meta["val"] = torch.empty((), dtype=value.dtype)
+        whole.meta["val"] = scalar.meta["val"].expand(value.shape)
+    node.target, node.args, node.kwargs = aten.clone.default, (whole,), {"memory_format": torch.contiguous_format}
+
+
+def _takes_numbers(node: Node) -> bool:
+    """Whether a call has results that are no numbers, and may take floats, but not as tensors. PyTorch's pass drops
+    arguments by name."""
+    value = node.meta.get("val")
+    if node.op != "call_function" or value is None or isinstance(value, _NUMBERS):
+        return False
+    if node.target is aten.scalar_tensor.default:  # the pass gives it its type, on a CPU
+        return not _is_on_cpu(node)
+    return not isinstance(node.target, HigherOrderOperator) and (node.target not in SUPPORTED_OPS or bool(node.kwargs))
+
+
+def _is_made_of_floats(node: Node) -> bool:
+    return node.op == "call_function" and any(symbol_is_type(symbol, SymT.FLOAT) for symbol in _symbols(node))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Node) and _is_made_of_floats(value)
+
+
+def _symbols(node: Node) -> set[Any]:
+    """The symbols of a number; those of what is no number are not asked for."""
+    value = node.meta.get("val")
+    return value.node.expr.free_symbols if isinstance(value, _NUMBERS) else set()
+
+
+def _copied(graph: Graph, number: Node, kept: dict[Node, Node]) -> Node:
+    """A copy of a number, and of the numbers that it is made of, which PyTorch's pass does not see."""
+    if number not in kept:
+        parts = {one: _copied(graph, one, kept) for one in filter(_is_made_of_floats, number.all_input_nodes)}
+        with graph.inserting_after(number):
+            made = graph.node_copy(number, lambda one: parts.get(one, one))
+        made.meta = {**number.meta, _KEPT: number.meta["val"]}
+        del made.meta["val"]
+        made.target = _Hidden(number.target) if number.target is _ITEM else number.target
+        kept[number] = made
+    return kept[number]
