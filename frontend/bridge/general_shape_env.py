@@ -528,12 +528,14 @@ def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
 
 def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
     """The dims of an input whose traced stride is a constant that must not be assumed where the size is 1. A traced
-    stride of 1 counts only if it was another one at the first call."""
+    stride of 1 counts only if it was another one at the first call. None may be assumed of a tensor that was empty
+    then: NumPy gives all dims of such an array the stride 0."""
     env = next((size.node.shape_env for size in sizes if is_general(size)), None)
     relaxed = set() if env is None else {env.replace(size) for size in env.unit_stride_sizes}
+    was_empty = env is not None and any(_expr(size).xreplace(env.backed_var_to_val) == 0 for size in sizes)
     rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
-    free = {d: stride for d, (size, stride) in rows if size is None and stride is not None}
-    return {d: stride for d, stride in free.items() if stride > 1 or sizes[d].node.expr in relaxed}
+    free = {d: stride for d, (size, stride) in rows if stride is not None and (size is None or was_empty)}
+    return {d: stride for d, stride in free.items() if stride > 1 or was_empty or _expr(sizes[d]) in relaxed}
 
 
 def _constant(number: Any) -> int | None:

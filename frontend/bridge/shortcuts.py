@@ -22,6 +22,7 @@ GRADIENTS = frozenset(
         "CumsumBackward0",
         "LogcumsumexpBackward0",
         "MmBackward0",
+        "NativeGroupNormBackward0",  # which memory format the images have: of one image or one row it does not matter
         "RepeatBackward0",
     }
 )

@@ -14,6 +14,7 @@ import torch
 
 from symshape.frontend.bridge.size_cache import cache_of_sizes
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
+from symshape.frontend.decompositions.eager_layouts import restrided
 
 Rule = Callable[..., Any]
 
@@ -68,7 +69,7 @@ def _is_plain(x: torch.Tensor, *parameters: torch.Tensor | None) -> bool:
 
 
 def _normalised(x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-    return x - mean.view(-1, *[1] * (x.dim() - 2))
+    return restrided(x - mean.view(-1, *[1] * (x.dim() - 2)))
 
 
 def _statistics(x: torch.Tensor, channels: int) -> torch.Tensor:

@@ -247,6 +247,46 @@ def _householder_product(b: Batch, x: Tensor, tau: Tensor) -> Tensor:
     return aten.linalg_householder_product.default(b.full(x), b.full(tau))
 
 
+def _log_sigmoid_backward(b: Batch, grad: Tensor, x: Tensor, saved: Tensor) -> Tensor:
+    """Not taken apart: what was saved has no tangent, so a derivative of the parts would lack one."""
+    return aten.log_sigmoid_backward.default(b.full(grad), b.full(x), b.full(saved))
+
+
+def _binary_cross_entropy(b: Batch, x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1) -> Tensor:
+    full = _loss_operands(b, x, target, weight)
+    found: Tensor = aten.binary_cross_entropy.default(*full, 0)
+    if reduction == 0:
+        return found
+    rows = found.flatten(1) if found.dim() > 1 else found[:, None]
+    return rows.mean(1) if reduction == 1 else rows.sum(1)
+
+
+def _binary_cross_entropy_backward(
+    b: Batch, grad: Tensor, x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1
+) -> Tensor:
+    x, target, weight = _loss_operands(b, x, target, weight)
+    grad = b.full(grad)
+    grad = grad if reduction == 0 else _with_rank(grad, x.dim()).expand(x.shape)
+    found: Tensor = aten.binary_cross_entropy_backward.default(grad, x, target, weight, 0)
+    return found / functools.reduce(operator.mul, found.shape[1:], 1) if reduction == 1 else found
+
+
+def _loss_operands(b: Batch, x: Tensor, target: Tensor, weight: Any) -> tuple[Tensor, Tensor, Any]:
+    rank = max(b.rank(x), b.rank(target)) + 1
+    x, target = torch.broadcast_tensors(*(_with_rank(b.full(one), rank) for one in (x, target)))
+    return x, target, None if weight is None else _with_rank(b.full(weight), rank).expand(x.shape)
+
+
+def _new_empty_strided(b: Batch, x: Tensor, size: Sequence[Any], stride: Sequence[Any], **options: Any) -> Tensor:
+    length = functools.reduce(operator.add, ((n - 1) * step for n, step in zip(size, stride)), 1)
+    return aten.new_empty_strided.default(x, [b.size, *size], [length, *stride], **options)
+
+
+def _as_strided(b: Batch, x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
+    """An offset is that of the first in the batch."""
+    return aten.as_strided.default(x, [b.size, *size], [x.stride(0), *stride], offset)
+
+
 def _masked_scatter(b: Batch, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Where the mask holds: the element of the source whose index is the number of true elements before it."""
     rank = max(b.rank(x), b.rank(mask))
@@ -374,6 +414,11 @@ def batching_rules() -> dict[Any, Rule]:
         aten.select_scatter.default: _select_scatter,
         aten.diagonal_scatter.default: _diagonal_scatter,
         aten.linalg_householder_product.default: _householder_product,
+        aten.log_sigmoid_backward.default: _log_sigmoid_backward,
+        aten.binary_cross_entropy.default: _binary_cross_entropy,
+        aten.binary_cross_entropy_backward.default: _binary_cross_entropy_backward,
+        aten.new_empty_strided.default: _new_empty_strided,
+        aten.as_strided.default: _as_strided,
         aten.masked_scatter.default: _masked_scatter,
         aten.masked_scatter_backward.default: _masked_scatter_backward,
         aten.embedding_dense_backward.default: _embedding_backward,
@@ -522,6 +567,8 @@ TAKEN_APART = (
     aten.native_group_norm_backward.default,
     aten.native_batch_norm.default,
     aten.native_batch_norm_backward.default,
+    aten.gelu_backward.default,
+    aten.glu_backward.default,
     aten.index_add.default,
     aten.index_add_.default,
     aten.index_copy.default,

@@ -33,6 +33,7 @@ def as_eager(table: Mapping[Any, Any]) -> dict[Any, Any]:
         **dict.fromkeys(_CONTIGUOUS, _contiguous),
         **dict.fromkeys(_BY_OPERANDS, _by_operands),
         **dict.fromkeys(_BY_FORMAT, _by_format),
+        **dict.fromkeys(_BY_CONTIGUITY, _by_contiguity),
         aten.put.default: _by_first,
         aten.index.Tensor: _by_index,
         aten.cat.default: _by_formats,
@@ -63,12 +64,14 @@ _BY_OPERANDS = (
     aten.copysign.Tensor,
     aten.div.Tensor_mode,
 )
-_BY_FORMAT = (
+_BY_CONTIGUITY = (
     aten.native_batch_norm.default,
     aten._native_batch_norm_legit.default,
     aten._native_batch_norm_legit.no_stats,
     aten._native_batch_norm_legit_functional.default,
     aten._native_batch_norm_legit_no_training.default,
+)
+_BY_FORMAT = (
     aten.channel_shuffle.default,
     aten.max_unpool2d.default,
 )
@@ -92,19 +95,36 @@ def _laid_out(op: Any, rule: Callable[..., Any] | None, layout: Callable[..., Or
             return results
         if layout is not _by_operands and not all(x.is_cpu for x in tensors):
             return results  # what other devices do was not looked at
-        return pytree.tree_map_only(torch.Tensor, lambda x: relaid(x, layout(x, *args)), results)
+        found = pytree.tree_map_only(torch.Tensor, lambda x: relaid(x, layout(x, *args)), results)
+        return pytree.tree_map_only(torch.Tensor, restrided, found) if layout is _by_contiguity else found
 
     return decomposition
 
 
 def relaid(x: torch.Tensor, order: Order) -> torch.Tensor:
     """The tensor, copied if it is not known to be dense with its dims in this order."""
-    if has_unbacked_sizes(x) or all(
-        known_equal(x.size(d), 1) or known_equal(x.stride(d), stride) for d, stride in _dense(x.shape, order)
-    ):
+    if has_unbacked_sizes(x) or _is_known_dense(x, order):
         return x
     back = sorted(range(x.dim()), key=order.__getitem__)
     return x.permute(*order).contiguous().permute(*back)
+
+
+def restrided(x: torch.Tensor) -> torch.Tensor:
+    """A tensor that is known to be contiguous, with the strides of a new one in its dims of size 1 too. They decide the
+    layout of what is made of it: 1 x 1 images have channels-last strides as well, or do not."""
+    dense = _dense(x.shape, range(x.dim()))
+    if not is_known_contiguous(x) or all(known_equal(x.stride(d), stride) for d, stride in dense):
+        return x
+    return x.reshape(-1).view(x.shape)
+
+
+def is_known_contiguous(x: torch.Tensor) -> bool:
+    """Whether the tensor is contiguous whatever its sizes are."""
+    return _is_known_dense(x, range(x.dim()))
+
+
+def _is_known_dense(x: torch.Tensor, order: Order) -> bool:
+    return all(known_equal(x.size(d), 1) or known_equal(x.stride(d), stride) for d, stride in _dense(x.shape, order))
 
 
 def _dense(sizes: Sequence[Size], order: Order) -> list[tuple[int, Size]]:
@@ -138,6 +158,11 @@ def _by_formats(x: torch.Tensor, operands: Sequence[torch.Tensor], *_: Any) -> O
     """Channels-last where all operands are that."""
     last = all(memory_format_of(o) in (torch.channels_last, torch.channels_last_3d) for o in operands)
     return [0, *range(2, x.dim()), 1] if last and x.dim() >= 4 else range(x.dim())
+
+
+def _by_contiguity(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:
+    """As the operand's format, but contiguous where the operand is that as well (1 x 1 images, one channel)."""
+    return range(x.dim()) if is_known_contiguous(operand) else _by_format(x, operand)
 
 
 def _by_shifts(x: torch.Tensor, operand: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Order:

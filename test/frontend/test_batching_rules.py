@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.func import grad, jvp, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import symshape
 from symshape.errors import CompileError
@@ -66,6 +66,24 @@ def _looked_up(x: Tensor, w: Tensor) -> Tensor:
     return F.embedding(torch.tensor([[0, 2], [2, 1]]), w, padding_idx=1) * x.sum() / x.size(0)
 
 
+def _activated(x: Tensor, w: Tensor) -> Tensor:
+    gates = F.glu(x, -1) + F.logsigmoid(x)[..., :2]
+    return gates * w + F.gelu(x)[..., :2] + F.gelu(x, approximate="tanh")[..., 2:]
+
+
+def _cross_entropies(x: Tensor, w: Tensor) -> Tensor:
+    likely, target = x.sigmoid(), w.sigmoid()
+    whole = F.binary_cross_entropy(likely, target) + F.binary_cross_entropy(likely, target, w.exp(), reduction="sum")
+    return whole + F.binary_cross_entropy(likely, target.detach(), reduction="none")
+
+
+def _with_written_rows(x: Tensor, w: Tensor) -> Tensor:
+    y = x.clone()
+    y[0] = y[1] * w
+    y[:, 1:].mul_(2)
+    return y
+
+
 # A function, and the sizes of its two arguments for one in the batch.
 PROGRAMS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
     "convolution": (lambda x, w: F.conv2d(x, w, w[:, 0, 0, 0], padding=1), (2, 3, 5, 4), (4, 3, 3, 3)),
@@ -89,6 +107,9 @@ PROGRAMS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
     "cat": (lambda x, w: torch.cat([x, w, x], -1).cross(torch.hstack([w, x, x]), dim=0), (3, 2), (3, 1)),
     "masked_scatter": (lambda x, w: x.masked_scatter(x > 0, w), (2, 3), (6,)),
     "kl_div": (lambda x, w: F.kl_div(x, w.sigmoid(), reduction="batchmean"), (2, 3), (2, 3)),
+    "activations": (_activated, (3, 4), (2,)),
+    "binary cross entropy": (_cross_entropies, (2, 3), (2, 3)),
+    "writes": (_with_written_rows, (2, 3), (3,)),
     "pixels": (lambda x, w: F.pixel_shuffle(x, 2) * w, (2, 4, 3, 3), (6,)),
 }
 
@@ -137,6 +158,13 @@ def test_one_graph_of_a_linear_layer() -> None:
     with Graphs() as graphs:
         _check(symshape.compile(transformed), transformed, "linear", has_batch)
     assert graphs.graphs == 1 and not graphs.breaks
+
+
+def test_second_derivatives_through_what_forward_saved() -> None:
+    curvature = vmap(jacfwd(jacrev(lambda x: F.logsigmoid(x).sum())))
+    x = torch.randn(3, 4)
+    expected = torch.diag_embed(x.sigmoid() * (x.sigmoid() - 1))
+    torch.testing.assert_close(symshape.compile(curvature)(x), expected)
 
 
 def test_a_batch_of_batches_and_other_dims() -> None:

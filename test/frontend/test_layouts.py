@@ -167,3 +167,22 @@ def test_a_stride_that_was_a_size_is_none_where_there_is_nothing(function: Calla
             )
             for x in layouts:
                 torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_is_made_of_a_normalised_pixel(training: bool) -> None:
+    """Pooled channels-last images of 1 x 1 are contiguous as well: a batch norm returns them with the strides of a new
+    tensor, by which the layout of enlarged images is chosen."""
+
+    def pyramid(x: torch.Tensor) -> Any:
+        mean, var = torch.zeros(4), torch.ones(4)
+        pixel = F.batch_norm(F.adaptive_avg_pool2d(x, 1), mean, var, training=training).relu()
+        wide = F.interpolate(pixel, size=x.shape[2:], mode="bilinear")
+        return pixel, wide, torch.cat([wide, wide], 1) + 1, F.batch_norm(x.expand(2, -1, -1, -1, -1)[0], mean, var)
+
+    compiled = symshape.compile(pyramid)
+    for n, size in ((2, 6), (3, 5)):
+        x = torch.randn(n, 4, size, size).to(memory_format=torch.channels_last)
+        found, wanted = compiled(x), pyramid(x)
+        torch.testing.assert_close(found, wanted)
+        assert [y.stride() for y in found] == [y.stride() for y in wanted]

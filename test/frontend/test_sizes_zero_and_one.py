@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -745,3 +746,43 @@ def test_copies_of_squeezed_tensors(wrap: Callable[..., Any], dim: tuple[Any, ..
         torch.testing.assert_close(found, expected)
         gradients = [torch.autograd.grad(one, x, torch.full_like(expected, 3))[0] for one in (found, expected)]
         torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("odd", [(0, 0), (7, 2)])
+def test_any_strides_of_an_empty_tensor(odd: tuple[int, int]) -> None:
+    """NumPy gives all dims of an empty array the stride 0. Of a dim that stays constant, the frame's guards failed."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + x.sum()
+
+    compiled = torch.compile(function, backend="symshape")
+    with Graphs() as graphs:
+        for n in (5, 1, 0, 7):
+            x = torch.randn(n, 3) if n else torch.empty(0, 3).as_strided((0, 3), odd)
+            torch.testing.assert_close(compiled(x), function(x))
+    assert graphs.graphs <= 3
+    turned = torch.randn(3, 4).t()
+    torch.testing.assert_close(compiled(turned), function(turned), check_stride=True)
+
+
+def test_empty_arrays_of_numpy() -> None:
+    compiled = torch.compile(lambda a: torch.from_numpy(a) * 2 + a.sum(), backend="symshape")
+    for n in (5, 1, 0):
+        assert compiled(np.ones((n, 3), dtype="float32")).tolist() == [[2.0 + 3 * n] * 3] * n
+
+
+def test_channels_last_images_of_a_group_norm_that_is_trained() -> None:
+    """Its gradient's C++ reads the memory format, for which it asks of each size whether it is 1."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.group_norm(F.conv2d(x, w), 2)
+
+    compiled = symshape.compile(function)
+    with Graphs() as graphs:
+        for n, size in ((1, 4), (3, 5), (2, 4)):
+            x = torch.randn(n, 3, size, 6).to(memory_format=torch.channels_last)
+            w = torch.randn(4, 3, 2, 2, requires_grad=True)
+            given = torch.randn(n, 4, size - 1, 5)
+            found, wanted = (torch.autograd.grad(f(x, w), w, given) for f in (compiled, function))
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert graphs.graphs == 1
