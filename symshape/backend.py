@@ -131,7 +131,8 @@ def _compiled_dynamo_graph(
 ) -> Any:
     """The callable that replaces a Dynamo graph, or a part of one (``_compiled_in_parts``).
 
-    AOTAutograd traces the graph again whenever a call had to become opaque, or a storage must be copied as a whole.
+    AOTAutograd traces the graph again whenever a call had to become opaque, a storage must be copied as a whole, or the
+    trace of one layer does not serve for another.
     """
     fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
     callbacks = graphs.callbacks()
@@ -142,7 +143,7 @@ def _compiled_dynamo_graph(
     restore_layouts = take_layouts_out(gm)
     rebuild_nested = take_results_apart(gm)
     traced = _outlined(gm, parsed, graphs.timings)
-    while True:  # each round makes one more call opaque, or copies whole storages
+    while True:  # each round makes one more call opaque, copies whole storages, or traces each layer
         graphs.forget()
         try:
             with in_force(scope):

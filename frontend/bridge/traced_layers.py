@@ -155,7 +155,7 @@ class Layer(torch.nn.Module):
 
     def _traced(self, tracer: Any, kind: Any, outcome: _Outcome, operands: Sequence[Any]) -> Any:
         nodes = [_node_of(x, tracer) for x in operands]
-        key = (id(tracer), kind, tuple(map(nodes.index, nodes)))
+        key = (tracer, kind, tuple(map(nodes.index, nodes)))
         is_first = key not in self.traces
         call = _Call(self, key, tracer, nodes, outcome)
         results = _Replayed.apply(call, *operands) if outcome.is_differentiated else call.forward(operands)
@@ -353,7 +353,7 @@ def _kind_of(x: Any, with_floats: bool = True) -> Any:
     if isinstance(x, torch.SymInt | torch.SymFloat):
         return (type(x), x.node.expr if with_floats or isinstance(x, torch.SymInt) or x.node.expr.is_number else None)
     if not isinstance(x, torch.Tensor):
-        return (type(x), x)
+        return (type(x), repr(x))  # 0.0 == -0.0
     fake = _fake(x)
     numbers = (*fake.shape, *fake.stride(), fake.storage_offset())
     sizes = [one.node.expr if isinstance(one, torch.SymInt) else one for one in numbers]
