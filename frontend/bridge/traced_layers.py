@@ -1,4 +1,4 @@
-"""Layers that AOTAutograd traces once for many calls (``graph_rewrites/repeated_layers.py`` finds them).
+"""Layers that AOTAutograd traces once for many calls (``frontend/graph_rewrites/repeated_layers.py`` finds them).
 
 The first call of a layer with operands of some kind is traced: its nodes are recorded as they are appended to the
 graph, forward when it is called and backward when autograd first asks for a gradient of any call. For every other call

@@ -1,5 +1,5 @@
 """Outlines the layers of a Dynamo graph that are equal, so that AOTAutograd traces one of each kind
-(``bridge/traced_layers.py``).
+(``frontend/bridge/traced_layers.py``).
 
 A network is mostly one layer, many times. Dynamo's graph has them one after the other, and AOTAutograd would trace
 each, twice forward and once backward, at milliseconds for an operator.

@@ -1,4 +1,4 @@
-"""Floats that are symbols stay numbers where an operator takes a number: no graph for each value."""
+"""Floats that are symbols stay numbers where a library call takes a number: no graph for each value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch._functorch._aot_autograd import graph_compile
-from torch._ops import HigherOrderOperator
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes._tensorify_python_scalars import SUPPORTED_OPS
 from torch.utils._sympy.symbol import SymT, symbol_is_type
@@ -20,6 +19,13 @@ from symshape.frontend.patches.patch import Changes
 aten: Any = torch.ops.aten
 _ITEM = aten._local_scalar_dense.default
 _NUMBERS = (torch.SymFloat, torch.SymInt, torch.SymBool)
+_PRODUCTS = (
+    aten.addmm.default,
+    aten.addmv.default,
+    aten.addbmm.default,
+    aten.baddbmm.default,
+    aten.addr.default,
+)
 _KEPT = "symshape_number"  # the traced value of a copy, in its meta data
 
 
@@ -27,8 +33,9 @@ def floats_stay_numbers(changes: Changes) -> None:
     """Keeps AOTAutograd from making constants of floats, or from analysing the frame again to do so.
 
     It makes tensors of the floats that operators of its table take, so that kernels read them, and constants of all
-    others (of ``uniform_``). Here the others are read from the tensor that Dynamo has made of them, as the items of any
-    tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, and ``full`` expands a tensor on a CPU.
+    others (of ``uniform_``). Here those of draws and products are read from the tensor that Dynamo has made of them,
+    as the items of any tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, and ``full`` expands
+    a tensor on a CPU.
     """
     changes.items(SUPPORTED_OPS, _MORE)
     changes.wrap(graph_compile, "tensorify_python_scalars", _with_numbers)
@@ -102,14 +109,13 @@ def _expand(node: Node, fake_mode: Any) -> None:
 
 
 def _takes_numbers(node: Node) -> bool:
-    """Whether a call has results that are no numbers, and may take floats, but not as tensors. PyTorch's pass drops
-    arguments by name."""
-    value = node.meta.get("val")
-    if node.op != "call_function" or value is None or isinstance(value, _NUMBERS):
+    """Whether a call takes floats as numbers at no cost: it draws, is a product of matrices, or copies a number to
+    another device. In other calls a constant is part of a kernel, where a number makes it a library call."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     if node.target is aten.scalar_tensor.default:  # the pass gives it its type, on a CPU
         return not _is_on_cpu(node)
-    return not isinstance(node.target, HigherOrderOperator) and (node.target not in SUPPORTED_OPS or bool(node.kwargs))
+    return torch.Tag.nondeterministic_seeded in node.target.tags or node.target in _PRODUCTS
 
 
 def _is_made_of_floats(node: Node) -> bool:
