@@ -129,6 +129,11 @@ _FUNCTION_MODULES = (
 )
 
 
+def is_torch_function(target: Any) -> bool:
+    """Whether the target of a node is a function of a module of PyTorch, or of Python's operators, that computes."""
+    return getattr(target, "__module__", None) in _FUNCTION_MODULES
+
+
 def module_of(function: Any) -> str | None:
     """The name of a module in which a function is found by its own name; None for one that is in none of them."""
     name = getattr(function, "__name__", "")

@@ -93,7 +93,7 @@ def _storages(node: torch.fx.Node) -> Iterator[StorageWeakRef]:
 
 def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashable | None:
     """A key that is equal for calls with the same result; None where an argument cannot be compared."""
-    key = (node.op, node.target, _value(node.args, new.__getitem__), _value(node.kwargs, new.__getitem__))
+    key = (node.op, node.target, argument_key(node.args, new.__getitem__), argument_key(node.kwargs, new.__getitem__))
     try:
         hash(key)
     except TypeError:
@@ -101,16 +101,16 @@ def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashab
     return key
 
 
-def _value(value: Any, new: Callable[[torch.fx.Node], torch.fx.Node]) -> Hashable:
+def argument_key(value: Any, new: Callable[[torch.fx.Node], Hashable]) -> Hashable:
     """An argument as a part of the key: 1, 1.0 and True differ, and so do zeros of either sign."""
     if isinstance(value, torch.fx.Node):
         return new(value)
     if isinstance(value, list | tuple):
-        return (type(value), *(_value(one, new) for one in value))
+        return (type(value), *(argument_key(one, new) for one in value))
     if isinstance(value, dict):
-        return (dict, *((name, _value(one, new)) for name, one in value.items()))
+        return (dict, *((name, argument_key(one, new)) for name, one in value.items()))
     if isinstance(value, slice):
-        return (slice, *(_value(one, new) for one in (value.start, value.stop, value.step)))
+        return (slice, *(argument_key(one, new) for one in (value.start, value.stop, value.step)))
     if isinstance(value, float):
         return float, value.hex()
     if isinstance(value, complex):

@@ -16,8 +16,9 @@ After::
     %b = call_module[layer_0](%x, %w0, %b0)
     %d = call_module[layer_0](%b, %w1, %b1)
 
-Candidates are the calls of modules (``nn_module_stack``). They are equal if their operators, constants and dataflow
-are. What they are given need not be: for other sizes, dtypes or layouts a layer is traced again.
+Candidates are the calls of modules, and of regions (``nn_module_stack``, which ``inlined_calls`` extends). Two are
+equal if their operators, constants and dataflow are. What they are given need not be: for other sizes, dtypes or
+layouts a layer is traced again.
 
 After LLVM's ``IROutliner`` (equal code is found) and ``torch._higher_order_ops.invoke_subgraph`` (a region is traced
 once).
@@ -28,16 +29,17 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
 from symshape.frontend.bridge.fake_tensors import is_fake
-from symshape.frontend.bridge.operators import autocast_scopes, is_of_transforms
+from symshape.frontend.bridge.operators import autocast_scopes, is_of_transforms, is_torch_function
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_layers import Layer, graph_module_like
+from symshape.frontend.graph_rewrites.common_subexpressions import argument_key
 
 OUTLINING: Final = "trace-layers-once"  # the step's name
 LEAST_NODES: Final = 6  # of a layer: a call of a smaller one costs what it saves
@@ -140,7 +142,9 @@ def _segment(nodes: list[torch.fx.Node]) -> _Segment | None:
         return ("operand", operands.setdefault(node, len(operands)))
 
     try:
-        forms = [(node.op, node.target, _form(node.args, name), _form(node.kwargs, name)) for node in nodes]
+        forms = [
+            (node.op, node.target, argument_key(node.args, name), argument_key(node.kwargs, name)) for node in nodes
+        ]
         results = tuple(node for node in nodes if any(user not in number for user in node.users))
         form = (tuple(forms), tuple(number[node] for node in results))
         hash(form)
@@ -149,19 +153,6 @@ def _segment(nodes: list[torch.fx.Node]) -> _Segment | None:
     if not results or not all(_is_tensor(node) for node in results) or not all(map(_is_operand, operands)):
         return None
     return _Segment(tuple(nodes), tuple(operands), results, form)
-
-
-def _form(value: Any, name: Callable[[torch.fx.Node], Any]) -> Any:
-    """Arguments of a node as a hashable value, equal where the arguments are."""
-    if isinstance(value, torch.fx.Node):
-        return name(value)
-    if isinstance(value, list | tuple):
-        return (type(value), *(_form(one, name) for one in value))
-    if isinstance(value, dict):
-        return (dict, *((key, _form(one, name)) for key, one in value.items()))
-    if isinstance(value, slice):
-        return (slice, _form((value.start, value.stop, value.step), name))
-    return (type(value), repr(value) if isinstance(value, float | complex) else value)  # 0.0 == -0.0
 
 
 def _is_outlinable(node: torch.fx.Node) -> bool:
@@ -173,21 +164,10 @@ def _is_outlinable(node: torch.fx.Node) -> bool:
         return node.target not in _EXCLUDED
     if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
-    return node.target.__module__ in _MODULES and node.target.__name__ not in _EXCLUDED  # type: ignore[union-attr]
+    return is_torch_function(node.target) and getattr(node.target, "__name__", "") not in _EXCLUDED
 
 
-# Where the functions are that only compute.
-_MODULES: Final = frozenset(
-    {
-        "torch",
-        "torch.functional",
-        "torch.nn.functional",
-        *(f"torch._C.{name}" for name in ("_nn", "_linalg", "_fft", "_special")),
-        "_operator",
-        "math",
-    }
-)
-# Those, and methods, that read or write what two equal layers need not have in common: memory as a whole, autograd's
+# Functions and methods that read or write what two equal layers need not have in common: memory as a whole, autograd's
 # graph, numbers in tensors.
 _EXCLUDED: Final = frozenset(
     {

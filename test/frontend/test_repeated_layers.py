@@ -355,6 +355,17 @@ def test_writes_to_saved_tensors_are_an_error(traces: Traces, caplog: pytest.Log
     caplog.clear()
 
 
+class Descriptors(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for function in (torch.Tensor.sin, torch.Tensor.cos, torch.Tensor.exp, torch.Tensor.tanh):
+            x = function(torch.Tensor.add(x, 1))
+        return x
+
+
+def test_functions_without_a_module(traces: Traces) -> None:
+    assert_equals_eager(Stack(lambda i: Descriptors(), 2), (2, 5, WIDTH))
+
+
 def test_without_the_step(traces: Traces) -> None:
     module, x = Stack(lambda i: Attention()), torch.randn(2, 5, WIDTH)
     options = {"strict": True, "disable_passes": ["trace-layers-once"]}
