@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from time import thread_time
 from typing import Any, Final
 
 from symshape.prover.solver.encode import Row
 
 # Operations (pivots, 1 us to 1 ms each) of the attempts at one set: most need the fewest.
 _ATTEMPTS: Final = (128, 512, 2048, 12288)
-# Seconds of processor time of an attempt after which none with more operations follows: numbers can grow very long, and
-# then operations take long as well.
-_LONG: Final = 0.02
+# Bits of the longest number for which an operation counts once: with longer ones it takes longer. Work is counted, never
+# timed: the answer, and with it the guards of a graph, must not depend on how fast the processor is at the moment.
+_BITS: Final = 64
 _LARGEST_LONG: Final = 1 << 62
 # Python writes and reads numbers of up to 4300 digits as text; the sets whose points are so far off say nothing here.
 _MAX_DIGITS: Final = 4000
@@ -92,19 +91,17 @@ class Presburger:
         OutOfBudget if the budget does not suffice.
         """
         budget.charge_set()
-        wanted = self._set(list(rows), size)
+        constraints = list(rows)
+        wanted, weight = self._set(constraints, size), _weight(constraints)
         for operations in _ATTEMPTS:
-            budget.charge(operations)
+            budget.charge(operations * weight)
             self._context.set_max_operations(operations)
             self._context.reset_operations()
-            start = thread_time()
             try:
                 found = wanted.sample_point()
             except self._isl.Error as error:
                 if _QUOTA not in str(error):
                     raise
-                if thread_time() - start > _LONG:
-                    break
                 continue
             finally:
                 self._context.set_max_operations(0)  # no limit: reading the answer counts as well
@@ -139,6 +136,12 @@ class Presburger:
         if not -_LARGEST < number < _LARGEST:
             raise OutOfBudget
         return self._isl.Val.read_from_str(self._context, str(number))
+
+
+def _weight(rows: Iterable[Row]) -> int:
+    """What an operation on the rows counts: 1 for numbers of up to `_BITS` bits, in proportion for longer ones."""
+    bits = max((abs(number).bit_length() for row in rows for _, number in [(0, row.constant), *row.terms]), default=0)
+    return max(1, -(-bits // _BITS))
 
 
 def _number(text: str) -> int:
