@@ -29,7 +29,7 @@ from symshape.errors import CompileError, KernelError, KernelFailure, OptionErro
 from symshape.fallbacks import Attempt, next_attempt, warn_of_fallbacks, write_graph
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
-from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.items_in_kernels import gather_items
 from symshape.frontend.graph_rewrites.split_biases import split_biases
 from symshape.frontend.importer.import_fx import import_graph
@@ -172,8 +172,7 @@ def _compile(
     """One attempt. StepFailure if a step fails."""
     timings: Timings = []
     with timed("merge-equal-nodes", timings):
-        merged = common_subexpressions if attempt.as_calls else merged_to_read
-        graph = gm if "merge-equal-nodes" in options.disable_passes else merged(gm)
+        graph = gm if "merge-equal-nodes" in options.disable_passes else common_subexpressions(gm)
     env = shape_env_of(graph)
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)

@@ -27,18 +27,6 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(gm, merged_nodes(gm.graph))
 
 
-class _Read(torch.fx.GraphModule):
-    """A graph module without generated Python code, which takes as long to make as the merging. It cannot be run."""
-
-    def recompile(self) -> Any:
-        return None
-
-
-def merged_to_read(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """``common_subexpressions`` without generated code: for callers that only read the graph. It cannot be run."""
-    return _Read(gm, merged_nodes(gm.graph))
-
-
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
     """A copy of the graph with one node for all calls of one function with equal arguments.
 

@@ -10,6 +10,7 @@ from symshape.frontend.patches.speed import (
     fake_tensor_creation,
     free_symbols,
     generator_states,
+    graph_code,
     layout_cache,
     minimum_cut,
     needless_work,
@@ -55,6 +56,18 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{RUNTIME}._AutogradForwardEpilogue.finalize", "_materialize_non_diff_grads"),
         ),
         versions=Versions(first="2.13", last="2.13"),
+        only_speed=True,
+    ),
+    Patch(
+        "code of graphs",
+        ("frame", "graph"),
+        ("torch.fx.GraphModule.__new__",),
+        graph_code.code_waits_for_a_call,
+        "AOTAutograd and its partitioner generate the code of each copy of a graph and call hardly any",
+        (
+            Takes("torch.fx.GraphModule.__new__", "cls, *args, **kwargs"),
+            Behaves("torch.fx._lazy_graph_module._LazyGraphModule.recompile", graph_code.lazy_code_is_new),
+        ),
         only_speed=True,
     ),
     Patch(
