@@ -15,7 +15,7 @@ from symshape.prover.solver.encode import Row
 
 # Operations (pivots, 1 us to 1 ms each) of the attempts at one set: most need the fewest.
 _ATTEMPTS: Final = (128, 512, 2048, 12288)
-# Bits of the longest number for which an operation counts once: with longer ones it takes longer. Work is counted, never
+# Bits of the longest number for which an operation counts once: with longer ones it takes longer. Work is counted, not
 # timed: the answer, and with it the guards of a graph, must not depend on how fast the processor is at the moment.
 _BITS: Final = 64
 _LARGEST_LONG: Final = 1 << 62
