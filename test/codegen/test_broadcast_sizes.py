@@ -51,6 +51,7 @@ def test_two_such_sizes_have_a_form_for_neither() -> None:
     assert suffixes[0] == "" and {"_ones", "_more"} <= set(suffixes)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gradient", [False, True])
 def test_every_shape_in_one_graph(gradient: bool) -> None:
     def function(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:

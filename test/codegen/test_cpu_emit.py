@@ -367,6 +367,7 @@ def test_short_bodies_of_reductions_are_written_twice(operations: int, carries: 
     assert text.count("scf.while") == text.count("scf.condition") == 1 and "scf.for" not in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("length", [*range(6), 16, 17, 31, 33, 47, 48, 49, 64, 331])
 def test_rows_of_any_number_of_rounds(length: int) -> None:
     kernel = softmax().kernel()

@@ -169,6 +169,7 @@ class Program:
         self.expected[arg] = expected
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("batch", range(4))
 def test_random_programs(batch: int) -> None:
     programs = [Program(100 * batch + seed) for seed in range(25)]

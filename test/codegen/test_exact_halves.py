@@ -23,6 +23,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_number(name: str) -> None:
     torch._dynamo.reset()

@@ -16,6 +16,7 @@ def padded(x: Tensor, mode: str) -> Tensor:
     return F.pad(x, (2, 1, 1, 2), mode=mode)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("mode", MODES)
 def test_padding_in_one_kernel(mode: str, dtype: torch.dtype) -> None:
@@ -42,6 +43,7 @@ def test_gradients_of_padding(mode: str) -> None:
         torch.testing.assert_close(*found)
 
 
+@pytest.mark.long
 def test_circular_padding_of_any_rank_and_amount() -> None:
     def around(x: Tensor, amounts: list[int]) -> Tensor:
         return F.pad(x, amounts, mode="circular")

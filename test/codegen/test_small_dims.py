@@ -190,6 +190,7 @@ def _joined(cache: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tens
     return torch.cat([cache, _pairs(x, c, s)], 1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_join_of_what_is_stacked(dynamic: bool, gradient: bool) -> None:

@@ -16,6 +16,7 @@ if __name__ != "__main__":  # the compiler needs a process in which triton was i
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("arch", [80, 90])
 def test_compiles(arch: int) -> None:
     """No spills. What a variant calls aligned is accessed as widely as can be, anything else by single elements."""

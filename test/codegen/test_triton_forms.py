@@ -67,6 +67,7 @@ def fits(variant: Variant, points: int) -> bool:
     return variant.form != "persistent" or points <= variant.rblock
 
 
+@pytest.mark.sample(2)
 @REDUCTIONS
 def test_softmax(variant: Variant) -> None:
     launch = runner(softmax(), variant)
@@ -88,6 +89,7 @@ def test_softmax_of_infinities(variant: Variant) -> None:
     close(out, torch.softmax(x, 1))
 
 
+@pytest.mark.sample(2)
 @REDUCTIONS
 def test_what_is_the_same_all_over_a_row_is_reduced_once_more(variant: Variant) -> None:
     """sum(sum(x)) with no arithmetic in between."""
@@ -102,6 +104,7 @@ def test_what_is_the_same_all_over_a_row_is_reduced_once_more(variant: Variant) 
         close(sums, x.sum(1) * columns, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(2)
 @REDUCTIONS
 def test_layer_norm(variant: Variant) -> None:
     launch = runner(layer_norm(), variant)
@@ -151,6 +154,7 @@ def test_reductions_of_two_blocks(combiner: str, column: bool) -> None:
             close(actual, wanted.to(actual.dtype), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("column", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("combiner", RESULTS)
 def test_split_reductions(combiner: str, column: bool) -> None:

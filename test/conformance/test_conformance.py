@@ -25,7 +25,7 @@ from worker import settings
 PARTS = [(group, part) for group in CLASSES for part in range(2)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("group", "part"), PARTS)
 def test_operators_equal_eager(group: str, part: int) -> None:
     failed: list[str] = []

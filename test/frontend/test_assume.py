@@ -70,6 +70,7 @@ def _known_in_kernel(graph: GraphReport) -> int:
     return kernel.count("symshape.assume")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "same"),
     [

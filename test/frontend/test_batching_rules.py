@@ -132,7 +132,7 @@ def _check(compiled: Any, transformed: Any, name: str, has_batch: tuple[bool, bo
         torch.testing.assert_close(compiled(*given), transformed(*given), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("how", TRANSFORMS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_entry(name: str, how: str) -> None:
@@ -167,6 +167,7 @@ def test_second_derivatives_through_what_forward_saved() -> None:
     torch.testing.assert_close(symshape.compile(curvature)(x), expected)
 
 
+@pytest.mark.long
 def test_a_batch_of_batches_and_other_dims() -> None:
     def transformed(x: Tensor, w: Tensor) -> Any:
         function = PROGRAMS["convolution"][0]

@@ -65,6 +65,7 @@ def followed(x: Tensor) -> Tensor:
     return z + y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("compile_", (symshape.compile, lambda f: torch.compile(f, backend="symshape", dynamic=True)))
 @pytest.mark.parametrize("function", (tokens, doubled, appended, followed))
 def test_the_rest_runs_as_it_is(function: Callable[..., Any], compile_: Any) -> None:

@@ -84,7 +84,7 @@ def inputs(size: int, position: int, dtype: torch.dtype = torch.float32) -> tupl
     return cache.to(dtype), torch.tensor(position), row.to(dtype)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("entry", ["compile", "backend", "jit"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_items_are_eager_modes(step: Callable[..., Any], entry: str) -> None:

@@ -61,6 +61,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("compiler", [symshape.compile, symshape.jit], ids=["compile", "jit"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[not_in_2_11] * (n == "as_numbers")) for n in PROGRAMS])
 def test_results(name: str, compiler: Callable[..., Any]) -> None:

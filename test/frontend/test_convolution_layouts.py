@@ -28,6 +28,7 @@ def strides_of(x: torch.Tensor) -> list[int]:
     return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("first", [0, -1], ids=["from-4", "from-1"])
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels-last"])

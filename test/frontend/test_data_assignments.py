@@ -82,6 +82,7 @@ def _returned(layer: torch.nn.Linear, x: torch.Tensor) -> Any:
     return layer.bias, x + layer.bias.data[:3]
 
 
+@pytest.mark.sample(3)
 @both
 @pytest.mark.parametrize("program", [_scaled, _step, _statistics, _returned])
 def test_one_frame_with_its_gradients(compile_: Callable[[Program], Program], program: Program) -> None:

@@ -41,7 +41,7 @@ def torch_compile(function: Any) -> Any:
     return torch.compile(function, backend="symshape", dynamic=True, options={"strict": True})
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.5, float("inf")])
 def test_distances(p: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -159,6 +159,7 @@ def test_index_fill_with_a_tensor() -> None:
         compiled(torch.randn(2, 3), torch.tensor([3, 0, 1]), torch.tensor(1.0))
 
 
+@pytest.mark.long
 def test_a_likelihood_asserts_that_variances_are_not_negative() -> None:
     for options in ({}, {"full": True, "reduction": "sum"}, {"eps": 0.5, "reduction": "none"}):
         torch._dynamo.reset()
@@ -311,6 +312,7 @@ def test_one_graph_for_all_lengths(function: Any, compile: Any) -> None:
     assert compile is symshape.compile or len(compiled.entries) == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
@@ -340,6 +342,7 @@ def test_affine_grids_have_gradients(compile: Any, align: bool) -> None:
             function(torch.ones(2, 3, 0, 5), torch.ones(2, 2, 3))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit, torch_compile])
 @pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
 def test_grid_sampling_is_a_call_on_cpus(compile: Any) -> None:

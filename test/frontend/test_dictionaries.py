@@ -84,7 +84,7 @@ def _compare(program: Callable[[Tensor, Any], Any], makers: list[Callable[[], An
         assert repr(owner) == repr(expected_owner)
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [*READS, *CHANGES])
 def test_keys_of_each_call(name: str, kind: str) -> None:

@@ -185,6 +185,7 @@ def complex_numbers(x: Tensor) -> Tensor:
     return torch.linspace(0, 1j, x.shape[0]).real
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
     "function", [spaced, filled, powers, windows, triangles, frequencies, classes, numbers, kroneckers, padded]

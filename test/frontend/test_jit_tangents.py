@@ -32,6 +32,7 @@ def _flat(x: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
     return kept.reshape(-1), torch.stack([kept, kept.exp()]).flatten()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("program", [_appended, _two_appended, _broadcast, _by_counts, _flat])
 @pytest.mark.parametrize("sizes", [(4, 1, 7, 0), (1, 4), (0, 3)])
 def test_gradients(program: Callable[..., Tensor | tuple[Tensor, ...]], sizes: tuple[int, ...]) -> None:

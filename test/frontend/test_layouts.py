@@ -113,7 +113,7 @@ ROLLS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("first", [(2, 3, 4, 5), (1, 3, 4, 5), (2, 3, 1, 5), (2, 3, 4, 1), (3, 3, 4, 4)], ids=str)
 @pytest.mark.parametrize("name", ROLLS)
 def test_channels_last_whatever_came_first(name: str, first: tuple[int, ...]) -> None:

@@ -87,6 +87,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("first", [1, 9])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name: str, first: int) -> None:
@@ -137,6 +138,7 @@ REFUSED: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("order", [(3, 0, 1, 4), (0, 2, 1), (1, 5, 0)], ids=str)
 @pytest.mark.parametrize("name", REFUSED)
 def test_errors(name: str, order: tuple[int, ...]) -> None:

@@ -28,6 +28,7 @@ CALLS: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit], ids=["compile", "jit"])
 @pytest.mark.parametrize("name", CALLS)
 def test_sizes(name: str, wrap: Callable[[Any], Any]) -> None:

@@ -130,7 +130,7 @@ MODELS: dict[str, tuple[nn.Module, int, int]] = {
 SIZES = [(2, 12, 10), (1, 7, 13), (3, 3, 3), (0, 8, 8), (1, 4, 5)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_results(name: str) -> None:
     model, calls, launches = MODELS[name]
@@ -240,6 +240,7 @@ def _by_new_memory(model: nn.Module) -> None:
 CHANGES = [_by_data, _by_numpy, _one_element, _by_operator, _by_state, _by_optimiser, _by_new_memory]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__[1:])
 @pytest.mark.parametrize("how", ["compile", "jit"])
 def test_changed_parameters(how: str, change: Callable[[nn.Module], None]) -> None:

@@ -497,6 +497,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--markdown") == pages("patches")["patches"]
 
 
+@pytest.mark.long
 def test_inductors_table_has_pytorchs_own_rules() -> None:
     """It is filled when it is imported, from the table that is changed while a frame is traced; the import lists the
     composite operators once (the row "lists of composite operators" is in force by then)."""

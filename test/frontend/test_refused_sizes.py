@@ -89,7 +89,7 @@ def _compare(compiled: Any, function: Any, order: tuple[int, ...]) -> None:
         torch.testing.assert_close(compiled(x), wanted, equal_nan=True)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_arithmetic(name: str, order: tuple[int, ...]) -> None:
@@ -105,7 +105,7 @@ def test_one_graph_serves_other_sizes(name: str) -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("name", [*PADDINGS, *SOURCES])
 def test_calls(name: str, order: tuple[int, ...]) -> None:

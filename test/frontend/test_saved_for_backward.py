@@ -52,6 +52,7 @@ def _gradient(function, x):
     return x.grad
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("how", COMPILERS)
 def test_a_result_is_written_to(how, name):

@@ -39,6 +39,7 @@ def compare(compiled: Any, function: Any) -> None:
         torch.testing.assert_close(other.grad, x.grad, equal_nan=True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_one_graph_serves_no_rows(loss: Any) -> None:
     torch._dynamo.reset()

@@ -97,6 +97,7 @@ def _checked(compiled: Callable[..., Any], program: Program, n: int) -> None:
         assert all(size == 1 or one == other for size, one, other in strides)
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("name", [*PROGRAMS, *AT_LEAST_ONE])
 @pytest.mark.parametrize("first", [4, 1])
 def test_graphs(name: str, first: int) -> None:

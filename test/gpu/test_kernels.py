@@ -54,6 +54,7 @@ def nothing_yet(machine: Machine, *sizes: int, dtype: torch.dtype = torch.float3
     return torch.full(sizes, 77, dtype=dtype, device=machine.device)
 
 
+@pytest.mark.sample(3)
 @EACH
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_softmax(machine: Machine, form: str, dtype: str) -> None:
@@ -107,6 +108,7 @@ def values(machine: Machine, dtype: str, rows: int, columns: int) -> torch.Tenso
     return given.to(device=machine.device, dtype=_TYPES[dtype])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["looped_wide", "split_by_processors", "one_launch_wide"])
 @pytest.mark.parametrize("column", [False, pytest.param(True, marks=pytest.mark.long)], ids=["rows", "columns"])
 @pytest.mark.parametrize("name", REDUCED)

@@ -180,6 +180,7 @@ sum of bfloat16|extrema of NaN|any and all|norm|softmax of columns|log softmax o
 scatter_reduce|index_add|roll|triangle|sorted""".replace("\n", "|").split("|")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", cases_of(PROGRAMS, LONG))
 def test_equals_eager(machine: Machine, name: str) -> None:
     program = PROGRAMS[name]

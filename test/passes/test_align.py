@@ -53,6 +53,7 @@ def _upsampled(x: Tensor, times: int) -> tuple[Tensor, ...]:
     return normal, wide, normal.repeat_interleave(times, 0)[: x.shape[0]].relu()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", [_repeated, _gathered, _upsampled])
 @pytest.mark.parametrize("times", [2, 3])
 def test_elements_repeated_and_cut_to_their_number(program: Callable[..., tuple[Tensor, ...]], times: int) -> None:

@@ -83,6 +83,7 @@ BAD: list[tuple[Callable[..., torch.Tensor], tuple[Any, ...], str]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("without", CHOICES, ids=lambda names: f"without {' '.join(names) or 'nothing'}")
 @pytest.mark.parametrize(("fn", "inputs"), GOOD, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_compiled_program_is_eagers(fn: Any, inputs: list[tuple[Any, ...]], without: tuple[str, ...]) -> None:
@@ -198,6 +199,7 @@ def holds(conditions_: list[Condition], point: dict[str, int]) -> bool:
         return False
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("passes", [*((name,) for name in PASSES), PASSES], ids=" ".join)
 def test_what_is_left_means_the_same(passes: tuple[str, ...]) -> None:
     """Assumptions alone, guards where those hold, and checks where both do: equal at every point of a box."""

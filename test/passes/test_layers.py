@@ -249,7 +249,7 @@ def check(function: Callable[..., Any], compiled: Callable[..., Any], weights: W
             torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("function", [*OUTLINED, *OTHERS])
 def test_values_are_those_of_eager(function: Callable[..., Any], compiles: Compiles) -> None:
     check(function, symshape.compile(function), weights_of(1))
@@ -258,6 +258,7 @@ def test_values_are_those_of_eager(function: Callable[..., Any], compiles: Compi
         compiles.require_same_work()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [residual, mask_for_all, dropout, bias_for_all, chain_beside])
 def test_gradients_are_those_of_eager(function: Callable[..., Any], compiles: Compiles) -> None:
     compiled = symshape.compile(function)
@@ -379,6 +380,7 @@ def random_layers(seed: int) -> Callable[..., Any]:
     return function
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(s, marks=pytest.mark.long) for s in range(6, 120))])
 def test_random_layers(seed: int, compiles: Compiles) -> None:
     torch.manual_seed(seed)

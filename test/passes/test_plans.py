@@ -181,6 +181,7 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CASES)
 def test_every_variant_is_taken_and_right(name: str) -> None:
     """At the size that it is for; those of 64 bits or unaligned addresses as well at another."""

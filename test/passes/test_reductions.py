@@ -27,6 +27,7 @@ def _check(fn: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], inputs: list[
             torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_whole_numbers(dtype: torch.dtype, target: str) -> None:

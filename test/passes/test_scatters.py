@@ -135,6 +135,7 @@ def of_another_rank(x: Tensor, *indices: Tensor) -> list[Tensor]:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["cpu", "triton"])
 @pytest.mark.parametrize("sizes", [[(), ()], [(4,), (1,), (0,)], [(3, 2), (5, 1), (0, 3)]], ids=str)
 def test_empty_index_of_another_rank(sizes: list[tuple[int, ...]], target: str) -> None:

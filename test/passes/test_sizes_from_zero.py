@@ -77,6 +77,7 @@ def _from_two(text: str) -> str:
     return re.sub(r'min = 0 : i64(, name = "s\d+")', r"min = 2 : i64\1", text)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_costs_nothing(name: str) -> None:
     function, make = PROGRAMS[name]

@@ -79,7 +79,7 @@ def test_log_gamma_next_to_its_zeros() -> None:
     torch.testing.assert_close(symshape.compile(torch.lgamma)(x), torch.lgamma(x), rtol=2e-15, atol=0.0)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 @pytest.mark.parametrize("name", [*TWO, "zeta"])
 def test_one_operand_is_a_number(name: str, dtype: torch.dtype) -> None:

@@ -131,7 +131,7 @@ def shares(result: Tensor, inputs: tuple[Tensor, ...]) -> list[bool]:
     return [result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for x in inputs]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("entry", ["compile", "backend"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_inputs_are_written_to_as_in_eager_mode(program: Callable[..., Any], entry: str) -> None:

@@ -42,6 +42,7 @@ def check(name: str, wrap: Callable[..., Any], first: int, gradient: bool) -> No
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*DIMS][::6])
 def test_equals_eager(name: str) -> None:
     check(name, symshape.compile, 1, gradient=False)

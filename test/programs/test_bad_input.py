@@ -170,6 +170,7 @@ BAD_INPUTS = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.function.__name__)
 def test_the_error_is_eagers_and_nothing_is_written(case: BadInput) -> None:
     check(case, compile_with(case.function, symshape_backend, fullgraph=True))

@@ -58,7 +58,7 @@ def close(ours: torch.Tensor, theirs: torch.Tensor, label: str) -> None:
     torch.testing.assert_close(ours, theirs, equal_nan=True, msg=lambda m: f"{label}: {m}", **options)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equals_eager(name: str) -> None:
     program = PROGRAMS[name]

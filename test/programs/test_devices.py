@@ -174,6 +174,7 @@ def test_kernels_that_read_another_device_are_found(monkeypatch: pytest.MonkeyPa
         program(on(torch.randn(3, 4), GPU), torch.randn(3, 4))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CASES)
 def test_each_operation_runs_where_eager_mode_runs_it(name: str) -> None:
     case = CASES[name]

@@ -42,6 +42,7 @@ _expanded = pytest.param(
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [divergence, _expanded, divergence_from_low_rank, density])
 def test_normal_distributions(function: Callable[[Tensor], Tensor]) -> None:
     torch._dynamo.reset()

@@ -109,6 +109,7 @@ def outcome(function: Callable[..., Tensor], x: Tensor, w: Tensor, *edges: Tenso
     return [result, *torch.autograd.grad((result * result).sum(), [x, w])]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values_and_gradients(program: Callable[..., Tensor]) -> None:
     function, reports = compiled(program)

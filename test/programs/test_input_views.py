@@ -79,6 +79,7 @@ def laid_out_anew_twice(x, z):
     return x * 2, z.shape
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("f", [turned_around_with_its_rows_doubled, turned_around_and_written_to, laid_out_anew_twice])
 def test_what_is_written_is_written_into_the_part_of_the_memory_that_it_is(f, part):

@@ -64,6 +64,7 @@ def _launches_in_bodies(report: GraphReport) -> int:
     return sum(body.count(f"{kernel.name}(") for body in bodies for kernel in report.kernels)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name in QUICK])
 def test_loops(name: str) -> None:
     check(PROGRAMS[name], name)

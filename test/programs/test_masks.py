@@ -51,7 +51,7 @@ def outcome(function: Callable[..., Any], program: MaskProgram, case: Case) -> A
     return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, found)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equals_eager(name: str) -> None:
     program = PROGRAMS[name]

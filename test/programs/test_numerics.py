@@ -45,6 +45,7 @@ def difference(corner: Corner, actual: Tensor, expected: Tensor) -> str:
     return f"{actual[place].item()} instead of {expected[place].item()} at {place} for {inputs}, {len(where)} in all"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("name", TABLES)
 def test_equals_eager(name: str, target: str) -> None:

@@ -96,6 +96,7 @@ def check(compile_: Callable[..., Any], program: Program) -> None:
     assert bool(graphs) == program.compiled
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", marked())
 def test_numbers_of_eager_mode(name: str) -> None:
     check(compile_with, PROGRAMS[name])

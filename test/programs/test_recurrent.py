@@ -46,6 +46,7 @@ def compare(function: Callable[..., Any], module: torch.nn.Module, *args: Any) -
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("form", ["plain", "dropout", "both"])
 def test_one_graph_for_all_lengths(layer: Any, form: str) -> None:
@@ -124,6 +125,7 @@ def over_padded(module: torch.nn.RNNBase, x: torch.Tensor, lengths: torch.Tensor
     return *pad_packed_sequence(packed, batch_first=first, padding_value=0.5), state
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("batch_first", "ordered"), [(False, True), (True, False)])
 def test_padded_rows_are_packed_and_padded_in_one_graph(layer: Any, batch_first: bool, ordered: bool) -> None:

@@ -93,6 +93,7 @@ def check(subject: Subject, *stages: str) -> None:
         check_compiling(report, stages)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [name for name in CHOSEN if name in SUBJECTS])
 def test_programs(name: str) -> None:
     check(SUBJECTS[name](), "linalg")

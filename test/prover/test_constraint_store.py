@@ -325,6 +325,7 @@ def test_minimise_does_not_round_an_equation() -> None:
         assert all(item.condition.evaluate(point) for item in kept) == (value == 27)
 
 
+@pytest.mark.long
 def test_minimised_lists_are_equivalent_for_z3() -> None:
     import z3
 
