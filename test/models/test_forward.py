@@ -51,7 +51,7 @@ def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any])
     assert not graphs.breaks
 
 
-@pytest.mark.parametrize("model", _some("llama", "resnet"), ids=MODELS)
+@pytest.mark.parametrize("model", _some("llama", "vit", "resnet"), ids=MODELS)
 def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compiled: Callable[[Any], Any]) -> None:
     """All shapes, at the tiny size: how wide or deep a model is changes neither graphs nor kernels."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.shapes)
