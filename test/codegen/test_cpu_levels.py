@@ -122,6 +122,24 @@ def test_rows_read_from_their_ends(level: str, dtype: torch.dtype) -> None:
         assert all(map(torch.equal, compiled(x), turned(x)))
 
 
+@pytest.mark.parametrize("level", HELD)
+def test_long_integers_and_floats(level: str) -> None:
+    """Small numbers, and vectors that hold some that are too large for a float64, or NaN."""
+
+    def converted(n: torch.Tensor, m: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
+        i = torch.arange(len(n))
+        quotients = [torch.div(n, m, rounding_mode=mode) for mode in ("trunc", "floor")]
+        return [n.double(), n.float(), (i * 3).float() + n, x.long(), x.double().long(), *quotients, n % m]
+
+    compiled = torch.compile(converted, backend="symshape", dynamic=True, options={"cpu": level})
+    edges = [sign * ((1 << power) + more) for power in (24, 50, 51, 52, 53, 62) for sign in (1, -1) for more in (-1, 1)]
+    large = torch.tensor([*edges, 0, -1, (1 << 63) - 1, -(1 << 63)])
+    for n in (large, torch.randint(-(1 << 50), 1 << 50, (33,)), torch.randint(-9, 9, (7,))):
+        m = torch.randint(1, 1 << 20, n.shape) * (torch.arange(len(n)) % 2 * 2 - 1)
+        x = n.float().clamp(-(2.0**62), 2.0**62) + 0.75
+        assert all(map(torch.equal, compiled(n, m, x), converted(n, m, x)))
+
+
 @pytest.mark.parametrize("level", HELD[:1])
 def test_programs_of_a_level(level: str) -> None:
     compiled = torch.compile(program, backend="symshape", dynamic=True, options={"cpu": level})

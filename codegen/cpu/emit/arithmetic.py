@@ -11,6 +11,7 @@ from symshape.artifact.element_types import HALF
 from symshape.codegen.cpu.emit import division, exact_halves, types
 from symshape.codegen.cpu.emit.casts import CASTS, from_f32, to_f32
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
+from symshape.codegen.cpu.emit.long_conversions import float_of_long
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.vector_math import functions as vector_math
 from symshape.errors import KernelError
@@ -49,6 +50,8 @@ def _computed(state: State, instr: Instr, operands: list[Value], uniform: bool) 
     if instr.op == "arith.select":
         return _select(state, instr, operands, uniform)
     names = [operand.name if uniform else state.lanes(operand) for operand in operands]
+    if instr.op == "arith.sitofp" and instr.dtype == "f32" and operands[0].stride and not state.target.converts_long:
+        return Value(float_of_long(state, names[0], "f32"), "f32", uniform)
     cast = CASTS.get(instr.op)
     if cast is not None:
         return Value(cast(state, names[0], operands[0].dtype, instr.dtype, uniform), instr.dtype, uniform)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from symshape.artifact.element_types import HALF
-from symshape.codegen.cpu.emit import half_integers, types
+from symshape.codegen.cpu.emit import half_integers, long_conversions, types
 from symshape.codegen.cpu.emit.state import State
 
 Cast = Callable[[State, str, str, str, bool], str]  # (state, name, from dtype, to dtype, uniform)
@@ -72,7 +72,11 @@ def _float_to_float(state: State, name: str, source: str, target: str, uniform: 
 def _from_integer(operation: str, state: State, name: str, source: str, target: str, uniform: bool) -> str:
     if target in HALF:
         return from_f32(state, _from_integer(operation, state, name, source, "f32", uniform), target, uniform)
-    return _cast(state, operation, name, types.register(source), target, uniform)
+    register = types.register(source)
+    lanes = operation == "arith.sitofp" and register == "i64" and not (uniform or state.target.converts_long)
+    if lanes and target == "f64":  # to f32, what was loaded is converted as fast lane by lane
+        return long_conversions.float_of_long(state, name, target)
+    return _cast(state, operation, name, register, target, uniform)
 
 
 def _to_integer(operation: str, state: State, name: str, source: str, target: str, uniform: bool) -> str:
@@ -80,6 +84,8 @@ def _to_integer(operation: str, state: State, name: str, source: str, target: st
     if source in HALF:
         name, source = to_f32(state, name, source, uniform), "f32"
     register = types.register(target)
+    if operation == "arith.fptosi" and register == "i64" and not (uniform or state.target.converts_long):
+        return long_conversions.long_from_float(state, name, source)
     if types.bits(target) >= 32:
         return _cast(state, operation, name, source, register, uniform)
     wide = _cast(state, "arith.fptosi", name, source, "i32", uniform)

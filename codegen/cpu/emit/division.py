@@ -10,6 +10,7 @@ from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import memory, types
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.vector_math.floats import Floats
+from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
 
 
 @dataclass
@@ -65,13 +66,17 @@ def divide(state: State, instr: Instr, operands: list[Value], uniform: bool) -> 
 
 
 def _quotient(integers: _Integers, signed: str, left: str, right: str) -> str:
-    """The truncated quotient. Vectors divide in f64, which is exact below 2**52; x86 has no integer form."""
+    """The truncated quotient. Vectors divide in f64, which is exact below 2**50; x86 has no integer form."""
     width = types.bits(integers.element)
     if integers.uniform or signed == "ui" and width == 64:
         return integers.op(f"div{signed}", left, right)
     state, vector, double = integers.state, integers.type_, integers.state.vector("f64")
-    convert, back = ("sitofp", "fptosi") if signed == "si" else ("uitofp", "fptoui")
     pure = state.writer.pure
+    if width == 64:
+        quotient = pure(f"arith.divf {float_of_small(state, left)}, {float_of_small(state, right)} : {double}")
+        result = small_from_float(state, pure(f"math.trunc {quotient} : {double}"))
+        return _unless_large(integers, left, right, result)
+    convert, back = ("sitofp", "fptosi") if signed == "si" else ("uitofp", "fptoui")
     quotient = pure(
         f"arith.divf {pure(f'arith.{convert} {left} : {vector} to {double}')}, "
         f"{pure(f'arith.{convert} {right} : {vector} to {double}')} : {double}"
@@ -79,14 +84,13 @@ def _quotient(integers: _Integers, signed: str, left: str, right: str) -> str:
     if width < 32:
         wide = state.vector("i32")
         return pure(f"arith.trunci {pure(f'arith.fptosi {quotient} : {double} to {wide}')} : {wide} to {vector}")
-    result = pure(f"arith.{back} {quotient} : {double} to {vector}")
-    return _unless_large(integers, left, right, result) if width == 64 else result
+    return pure(f"arith.{back} {quotient} : {double} to {vector}")
 
 
 def _unless_large(integers: _Integers, left: str, right: str, result: str) -> str:
     """The result, or one division per lane if any operand is too large for f64."""
-    state, limit = integers.state, integers.constant(1 << 52)
-    double_limit = integers.constant(1 << 53)
+    state, limit = integers.state, integers.constant(1 << 50)
+    double_limit = integers.constant(1 << 51)
     large = [integers.compare("ugt", integers.op("addi", operand, limit), double_limit) for operand in (left, right)]
     state.shared[_PER_LANE.format(width=state.width)] = _helper(state.width)
     call = f"llvm.call @{_PER_LANE.format(width=state.width)}({left}, {right})"

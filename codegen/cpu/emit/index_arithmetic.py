@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TypeGuard
 
 from symshape.codegen.cpu.emit.state import State
+from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
 from symshape.prover.numbers.expr import Expr, Function, Symbol
 
 _EXTREMUM = {"max": "arith.maxsi", "min": "arith.minsi"}
@@ -171,11 +172,8 @@ def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
 
 
 def _floor_divide_lanes(state: State, left: str, right: str) -> str:
-    """Floor division via f64: exact for magnitudes below 2**52, as all addresses are; x86 has no vector integer
+    """Floor division via f64: exact for magnitudes below 2**51, as all addresses are; x86 has no vector integer
     division."""
-    pure, double, integer = state.writer.pure, state.vector("f64"), state.vector("i64")
-    quotient = pure(
-        f"arith.divf {pure(f'arith.sitofp {left} : {integer} to {double}')}, "
-        f"{pure(f'arith.sitofp {right} : {integer} to {double}')} : {double}"
-    )
-    return pure(f"arith.fptosi {pure(f'math.floor {quotient} : {double}')} : {double} to {integer}")
+    pure, double = state.writer.pure, state.vector("f64")
+    quotient = pure(f"arith.divf {float_of_small(state, left)}, {float_of_small(state, right)} : {double}")
+    return small_from_float(state, pure(f"math.floor {quotient} : {double}"))

@@ -20,6 +20,7 @@ from symshape.analysis.online import Online, find_online
 from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.emit.state import Value
 from symshape.codegen.cpu.schedule.sweep_order import Sweep, closure
+from symshape.codegen.cpu.vector_math.small_integers import float_of_small
 from symshape.prover.numbers.expr import product
 
 if TYPE_CHECKING:
@@ -171,4 +172,4 @@ class _Block:
         rest = state.along(pure(f"arith.subi {last}, {first} : i64"), state.constant(-1, "i64"), "i64")
         above = pure(f"arith.addi {rest}, {state.splat(width - 1, 'i64')} : {vector}")
         whole = pure(f"arith.shrui {above}, {state.splat(width.bit_length() - 1, 'i64')} : {vector}")
-        return pure(f"arith.sitofp {whole} : {vector} to {state.vector('f64')}")
+        return float_of_small(state, whole)

@@ -15,7 +15,8 @@ class Target:
     all widths cost no more than plain ones. ``scalef``: AVX-512's instruction of that name is available (needs 16
     lanes). ``converts_f16``: there are instructions that convert between f16 and f32. ``level``: the instructions that
     LLVM may use, see `symshape/machine/instruction_sets.py`. ``fma``: ``math.fma`` is an instruction, else a call.
-    ``gathers``: one instruction that reads an address per lane is faster than a load for each."""
+    ``gathers``: one instruction that reads an address per lane is faster than a load for each. ``converts_long``: there
+    are instructions that convert vectors of 64-bit integers to floats and back."""
 
     lanes: int
     fast_masks: bool
@@ -24,6 +25,7 @@ class Target:
     level: str = cpu_level.NATIVE
     fma: bool = True
     gathers: bool = True
+    converts_long: bool = True
 
 
 @cache
@@ -34,7 +36,16 @@ def target_of(level: str) -> Target:
     wide = has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
     arm = platform.machine().lower() in ("aarch64", "arm64")  # converts without any extension
     of_amd = level == cpu_level.NATIVE and cpu_level.processor(level)[0].startswith("znver")
-    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level, arm or "fma" in has, not of_amd)
+    return Target(
+        16 if wide else 8,
+        fast_masks=wide,
+        scalef=wide,
+        converts_f16=arm or "f16c" in has,
+        level=level,
+        fma=arm or "fma" in has,
+        gathers=not of_amd,
+        converts_long=arm or wide,
+    )
 
 
 def default() -> Target:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from symshape.codegen.cpu.emit.state import State
+from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
 from symshape.machine import float_functions
 
 
@@ -70,6 +71,9 @@ class Floats(float_functions.Floats):
         return self.cast("bitcast", value, self.integers, self.type_)
 
     def to_int(self, value: str) -> str:
+        """An integral float as integer, right for magnitudes below `small_integers.LIMIT`."""
+        if self.element == "f64" and not self.uniform:
+            return small_from_float(self.state, value)
         return self.cast("fptosi", value, self.type_, self.integers)
 
     def _to_int_defined(self, value: str) -> str:
@@ -77,6 +81,9 @@ class Floats(float_functions.Floats):
         return self.to_int(self.select(self.compare("uno", value, value), 0.0, value))
 
     def to_float(self, value: str) -> str:
+        """An integer as float, right for magnitudes below `small_integers.LIMIT`."""
+        if self.element == "f64" and not self.uniform:
+            return float_of_small(self.state, value)
         return self.cast("sitofp", value, self.integers, self.type_)
 
     def int_op(self, name: str, left: str | int, right: str | int) -> str:
