@@ -384,9 +384,16 @@ def _built(x: torch.Tensor) -> torch.Tensor:
     return torch.cat(parts, 1).sum() + blocks + vectors + powers + torch.vander(x[0].detach(), 4).sin().sum()
 
 
+def _spreads(x: torch.Tensor) -> torch.Tensor:
+    """Of a single element NaN, or 0 where nothing is subtracted from the count."""
+    means = torch.std_mean(x[1])[1] + torch.var_mean(x[2])[1]
+    return x[0].var(correction=0) + x[0].std(correction=0) * means + x[1:2].var() + x[:, :1].std()
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.sample(5)
 @pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
-@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses, _built])
+@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses, _built, _spreads])
 def test_shortcuts_of_few_elements_are_not_taken(
     function: Callable[..., torch.Tensor], wrap: Callable[..., Any], first: int
 ) -> None:
