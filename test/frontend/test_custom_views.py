@@ -1,0 +1,64 @@
+"""Views that custom autograd functions return have the gradient of their function wherever they are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+
+
+class Reverse(torch.autograd.Function):
+    """The identity, with a reversed gradient, as domain-adversarial networks have it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return -ctx.factor * gradients[0], None
+
+
+def _with_features(x: torch.Tensor) -> Any:
+    features = x * 3.0
+    return features, Reverse.apply(features, 2.0)  # type: ignore[no-untyped-call]
+
+
+def _turned(x: torch.Tensor) -> Any:
+    return (Reverse.apply(x, 2.0).t(),)  # type: ignore[no-untyped-call]
+
+
+def _in_two_forms(x: torch.Tensor) -> Any:
+    reverse = Reverse.apply(x.sin(), 2.0)  # type: ignore[no-untyped-call]
+    return reverse, reverse.t(), reverse[0]
+
+
+def _beside_the_input(x: torch.Tensor) -> Any:
+    reverse = Reverse.apply(x, 2.0)  # type: ignore[no-untyped-call]
+    return reverse, reverse[:, 1:], x.view(-1)
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("function", [_with_features, _turned, _in_two_forms, _beside_the_input])
+def test_the_gradient_is_kept(function: Callable[..., Any], wrap: Callable[..., Any]) -> None:
+    compiled = wrap(function)
+    for n in (3, 1, 5):
+        found = []
+        for one in (compiled, function):
+            leaf = torch.linspace(-1, 1, 4 * n).view(n, 4).requires_grad_()
+            results = one(leaf)
+            torch.autograd.backward(results, [torch.full_like(x, i + 1.0) for i, x in enumerate(results)])
+            found.append((*(x.detach() for x in results), leaf.grad))
+        torch.testing.assert_close(*found)
+
+
+def test_a_view_of_an_input_stays_one() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    (result,) = symshape.compile(_turned)(x)
+    assert result.data_ptr() == x.data_ptr()
+    assert result.stride() == (1, 4)
