@@ -43,8 +43,8 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
-    """The results, where a custom function is between one and the memory that it shares: of an input, as a view that
-    AOTAutograd keeps; of another result, as a copy, since two results of a graph do not share memory."""
+    """The results. One with a custom function between it and the memory that it shares is, of an input, a view that
+    AOTAutograd keeps; of another result, in the same memory, but no view for autograd."""
     custom = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and _is_beyond_custom_function(one)]
     if not custom:
         return results
@@ -56,7 +56,7 @@ def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
         if memory in outside:
             changed[i] = _Returned.apply(results[i])  # type: ignore[no-untyped-call]
         elif sharing[memory] > 1:
-            changed[i] = results[i].clone()
+            changed[i] = torch.ops.aten._unsafe_view(results[i], results[i].shape)
     return changed if isinstance(results, list) else tuple(changed)
 
 
