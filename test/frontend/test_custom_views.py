@@ -1,5 +1,5 @@
-"""Views that custom autograd functions return have their function's gradient, and eager mode's memory, wherever they
-are returned."""
+"""Views that custom autograd functions return, and views with hooks, have eager mode's gradient and memory wherever
+they are returned."""
 
 from __future__ import annotations
 
@@ -44,8 +44,23 @@ def _beside_the_input(x: torch.Tensor) -> Any:
     return reverse, reverse[:, 1:], x.view(-1)
 
 
+def _hooked(x: torch.Tensor) -> Any:
+    turned = x.t()
+    turned.register_hook(lambda gradient: gradient * 3)
+    return turned[1:], x.view(-1)
+
+
+def _hooked_beside_its_operand(x: torch.Tensor) -> Any:
+    features = x * 3.0
+    row = features.view(-1)
+    row.register_hook(lambda gradient: gradient.clamp(max=1))
+    return features, row
+
+
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [_with_features, _turned, _in_two_forms, _beside_the_input])
+@pytest.mark.parametrize(
+    "function", [_with_features, _turned, _in_two_forms, _beside_the_input, _hooked, _hooked_beside_its_operand]
+)
 def test_the_gradient_is_kept(function: Callable[..., Any], wrap: Callable[..., Any]) -> None:
     compiled = wrap(function)
     for n in (3, 1, 5):
@@ -54,7 +69,7 @@ def test_the_gradient_is_kept(function: Callable[..., Any], wrap: Callable[..., 
             leaf = torch.linspace(-1, 1, 4 * n).view(n, 4).requires_grad_()
             results = one(leaf)
             torch.autograd.backward(results, [torch.full_like(x, i + 1.0) for i, x in enumerate(results)])
-            begin = (leaf if function in (_turned, _beside_the_input) else results[0]).data_ptr()
+            begin = (leaf if function in (_turned, _beside_the_input, _hooked) else results[0]).data_ptr()
             places = [(x.data_ptr() - begin, n > 1 and x.stride()) for x in results]
             found.append((*(x.detach() for x in results), leaf.grad, places))
         torch.testing.assert_close(found[0][:-1], found[1][:-1])

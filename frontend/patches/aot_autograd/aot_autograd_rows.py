@@ -111,10 +111,11 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "views of custom functions",
         ("graph", "jit"),
-        ("torch._functorch.aot_autograd.create_functional_call",),
+        ("torch._functorch.aot_autograd.create_functional_call", "torch.Tensor.register_hook"),
         custom_views.custom_views_keep_their_gradient,
-        "AOTAutograd makes outputs that share memory again as views, without the gradient of a custom function between",
+        "AOTAutograd makes outputs that share memory again as views, without custom functions and hooks between",
         (
+            Takes("torch.Tensor.register_hook", "self, hook"),
             Says("torch._functorch.aot_autograd.prepare_aot_module_simplified", "create_functional_call"),
             Exists("torch.autograd.function.BackwardCFunction", "type"),
             Exists("torch._functorch._aot_autograd.schemas.OutputType.custom_function_view"),

@@ -1,9 +1,9 @@
-"""Views that custom autograd functions return keep the gradient of their function.
+"""Views that custom autograd functions return keep the gradient of their function, and views with hooks their hooks.
 
 AOTAutograd creates an output that shares memory with an input, or with another output, again outside of the compiled
 graph, as a view of that memory. The view has the gradient of a view: a function between the two, which reverses, scales
-or clips the gradient, is lost. ``def f(x): h = x * 2; return h, Reverse.apply(h)`` trains in the wrong direction.
-PyTorch keeps the function only where an output is its result itself and a view of an input.
+or clips the gradient, is lost, and so is a hook. ``def f(x): h = x * 2; return h, Reverse.apply(h)`` trains in the
+wrong direction. PyTorch keeps the function only where an output is its result itself and a view of an input.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -24,6 +25,23 @@ def custom_views_keep_their_gradient(changes: Changes) -> None:
     from torch._functorch import aot_autograd
 
     changes.wrap(aot_autograd, "create_functional_call", _with_own_results)
+    changes.wrap(torch.Tensor, "register_hook", _noting)
+
+
+# The autograd nodes of the tensors that get a hook while a graph's function runs.
+_HOOKED: ContextVar[list[Any] | None] = ContextVar("symshape_hooked", default=None)
+
+
+@functools.cache
+def _noting(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def register_hook(self: torch.Tensor, hook: Any) -> Any:
+        handle, hooked = usual(self, hook), _HOOKED.get()
+        if hooked is not None:
+            hooked.append(self.grad_fn)
+        return handle
+
+    return register_hook
 
 
 @functools.cache
@@ -34,8 +52,12 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(call)
         def functional_call(*args: Any, **kwargs: Any) -> Any:
-            results = call(*args, **kwargs)
-            return _own(results, args) if isinstance(results, (tuple, list)) else results
+            token = _HOOKED.set([])
+            try:
+                results = call(*args, **kwargs)
+                return _own(results, args) if isinstance(results, (tuple, list)) else results
+            finally:
+                _HOOKED.reset(token)
 
         return functional_call
 
@@ -43,9 +65,9 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
-    """The results. One with a custom function between it and the memory that it shares is, of an input, a view that
-    AOTAutograd keeps; of another result, in the same memory, but no view for autograd."""
-    custom = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and _is_beyond_custom_function(one)]
+    """The results. One with a custom function or a hook between it and the memory that it shares is in the same memory
+    still: of an input, as a view that AOTAutograd keeps; of another result, as no view for autograd."""
+    custom = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and _is_more_than_a_view(one)]
     if not custom:
         return results
     outside = {storage_of(one) for one in args if _has_memory(one)}
@@ -64,13 +86,17 @@ def _has_memory(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
-def _is_beyond_custom_function(result: torch.Tensor) -> bool:
-    """Whether a custom function is among the functions that made a view of the tensor that it is a view of."""
+def _is_more_than_a_view(result: torch.Tensor) -> bool:
+    """Whether a custom function, or one whose result has a hook, is among the functions that made a view of the tensor
+    that it is a view of."""
     if not _has_memory(result) or not result.requires_grad or not result._is_view():
         return False
     node, begin = result.grad_fn, result._base.grad_fn if result._base is not None else None
+    hooked = _HOOKED.get() or ()
     while node is not None and node is not begin and node.name() != "CopySlices":
         if isinstance(node, torch.autograd.function.BackwardCFunction) or type(node).__name__ == "CppFunction":
+            return True
+        if any(node is one for one in hooked):
             return True
         node = next((one for one, _ in node.next_functions if one is not None), None)
     return False
