@@ -58,6 +58,26 @@ def _hooked_beside_its_operand(x: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_views_made_without_gradients_have_none(wrap: Callable[..., Any]) -> None:
+    def function(x: torch.Tensor) -> Any:
+        features = x * 3.0
+        with torch.no_grad():
+            target, turned = features.view(-1), x.t()
+        return features, target, turned
+
+    compiled = wrap(function)
+    for n in (3, 1, 5):
+        found = []
+        for one in (compiled, function):
+            leaf = torch.linspace(-1, 1, 4 * n).view(n, 4).requires_grad_()
+            features, target, turned = one(leaf)
+            ((features.view(-1) - target + 1).pow(2).sum() + turned.sum()).backward()
+            found.append((leaf.grad, target.data_ptr() - features.data_ptr(), turned.data_ptr() - leaf.data_ptr()))
+            assert not turned.requires_grad
+        torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
     "function", [_with_features, _turned, _in_two_forms, _beside_the_input, _hooked, _hooked_beside_its_operand]
 )

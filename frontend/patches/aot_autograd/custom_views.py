@@ -3,7 +3,8 @@
 AOTAutograd creates an output that shares memory with an input, or with another output, again outside of the compiled
 graph, as a view of that memory. The view has the gradient of a view: a function between the two, which reverses, scales
 or clips the gradient, is lost, and so is a hook. ``def f(x): h = x * 2; return h, Reverse.apply(h)`` trains in the
-wrong direction. PyTorch keeps the function only where an output is its result itself and a view of an input.
+wrong direction. PyTorch keeps the function only where an output is its result itself and a view of an input. In the
+same way, a view made under ``no_grad`` gets a gradient.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
     """The results. One with a custom function or a hook between it and the memory that it shares is in the same memory
     still: of an input, as a view that AOTAutograd keeps; of another result, as no view for autograd."""
+    given = {id(one) for one in args}
+    results = [one.detach() if id(one) not in given and _is_view_without_gradient(one) else one for one in results]
     custom = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and _is_more_than_a_view(one)]
     if not custom:
-        return results
+        return tuple(results)
     outside = {storage_of(one) for one in args if _has_memory(one)}
     sharing = Counter(storage_of(one) for one in {id(one): one for one in results}.values() if _has_memory(one))
     changed = list(results)
@@ -79,11 +82,17 @@ def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
             changed[i] = _Returned.apply(results[i])  # type: ignore[no-untyped-call]
         elif sharing[memory] > 1:
             changed[i] = torch.ops.aten._unsafe_view(results[i], results[i].shape)
-    return changed if isinstance(results, list) else tuple(changed)
+    return tuple(changed)
 
 
 def _has_memory(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _is_view_without_gradient(value: Any) -> bool:
+    """Whether a tensor is a view that was made under ``no_grad``: autograd says that it requires a gradient if what it
+    is a view of does, and has no function for it."""
+    return _has_memory(value) and value._is_view() and value.requires_grad and value.grad_fn is None
 
 
 def _is_more_than_a_view(result: torch.Tensor) -> bool:
