@@ -20,6 +20,8 @@ GRADIENTS = frozenset(
         "CummaxBackward0",
         "CumminBackward0",
         "CumsumBackward0",
+        "FftC2RBackward0",  # of one or two elements no frequency counts twice: an empty part is multiplied by 2
+        "FftR2CBackward0",  # and none is filled up with zeros
         "LogcumsumexpBackward0",
         "MmBackward0",
         "NativeGroupNormBackward0",  # which memory format the images have: of one image or one row it does not matter

@@ -29,6 +29,7 @@ def gradient_kernels() -> dict[Any, AutogradKernel]:
         aten.var.correction: _var,
         aten.std.correction: _std,
         aten.var_mean.correction: _var_mean,
+        aten.std_mean.correction: _std_mean,
         aten.prod.default: _prod,
         aten.prod.dim_int: _prod_along,
         aten.masked_select.default: _masked_select,
@@ -60,20 +61,36 @@ def logsumexp_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 def _var(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, dim, correction=correction, keepdim=keepdim)
+        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)[0]
 
 
 def _std(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, dim, correction=correction, keepdim=keepdim)
+        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)[0].sqrt()
 
 
 def _var_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, dim, correction=correction, keepdim=keepdim)
+        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)
+
+
+def _std_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
+    variance, mean = _moments(x, dim, correction, keepdim)
+    return variance.sqrt(), mean
+
+
+def _named_dims(x: torch.Tensor, dim: Any, correction: Any) -> Any:
+    """All dims by number, where none are given: the gradient of the variance of all elements branches on whether there
+    are more than ``correction`` of them, that along dims divides by the difference, which gives the same NaN of one."""
+    is_total = dim is None or (isinstance(dim, Sequence) and not dim)
+    if not is_total or correction not in (None, 0, 1) or not any(map(is_general, x.shape)):
+        return dim
+    return list(range(x.dim()))
 
 
 def _moments(x: torch.Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -385,9 +385,27 @@ def _built(x: torch.Tensor) -> torch.Tensor:
     return torch.cat(parts, 1).sum() + blocks + vectors + powers + torch.vander(x[0].detach(), 4).sin().sum()
 
 
+def _spreads(x: torch.Tensor) -> torch.Tensor:
+    """Of a single element NaN, or 0 where nothing is subtracted from the count."""
+    means = torch.std_mean(x[1])[1] + torch.var_mean(x[2])[1]
+    return x[0].var(correction=0) + x[0].std(correction=0) * means + x[1:2].var() + x[:, :1].std()
+
+
+def _spectra(x: torch.Tensor) -> torch.Tensor:
+    """Of one element, and of two, no frequency is left out or counts twice."""
+    spectrum = torch.fft.rfft(x, n=2 * x.shape[1]) * torch.fft.rfft(x.sin(), n=2 * x.shape[1])
+    wide = torch.cat((x, x[:, :1]), 1)
+    return (
+        torch.fft.irfft(spectrum, n=2 * x.shape[1]) + torch.fft.rfft2(wide).abs().sum() + torch.fft.rfft(x).abs().sum()
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.sample(5)
 @pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
-@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses, _built])
+@pytest.mark.parametrize(
+    "function", [_running, _products, _contracted, _averages, _extrema, _losses, _built, _spreads, _spectra]
+)
 def test_shortcuts_of_few_elements_are_not_taken(
     function: Callable[..., torch.Tensor], wrap: Callable[..., Any], first: int
 ) -> None:
@@ -396,7 +414,7 @@ def test_shortcuts_of_few_elements_are_not_taken(
     counters.clear()
     compiled = wrap(function)
     for n in (first, 4, 1, 0, 7):
-        if n == 0 and function in (_averages, _extrema):
+        if n == 0 and function in (_averages, _extrema, _spectra):
             continue  # refused in eager mode
         x = torch.linspace(-1.3, 1.7, 5 * n, dtype=torch.float64).view(5, n)
         found = []

@@ -8,6 +8,7 @@ from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.aot_autograd import (
     batching_kernels,
+    custom_views,
     foreach_lists,
     lost_sizes,
     random_draws,
@@ -105,6 +106,19 @@ ROWS: tuple[Patch, ...] = (
             Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
+        ),
+    ),
+    Patch(
+        "views of custom functions",
+        ("graph", "jit"),
+        ("torch._functorch.aot_autograd.create_functional_call", "torch.Tensor.register_hook"),
+        custom_views.custom_views_keep_their_gradient,
+        "AOTAutograd makes outputs that share memory again as views, without custom functions and hooks between",
+        (
+            Takes("torch.Tensor.register_hook", "self, hook"),
+            Says("torch._functorch.aot_autograd.prepare_aot_module_simplified", "create_functional_call"),
+            Exists("torch.autograd.function.BackwardCFunction", "type"),
+            Exists("torch._functorch._aot_autograd.schemas.OutputType.custom_function_view"),
         ),
     ),
     Patch(
