@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, Max
 
 from symshape.activity import note
+from symshape.frontend.bridge.guards import symbols_of
 from symshape.frontend.bridge.mixed_questions import settling_guards
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
@@ -93,6 +94,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.uncacheable_answers = 0  # the number of answers that are right for the asking code alone
         self.decided: dict[Any, bool] = {}  # conditions with a guard, as they were evaluated
         self.clamped: set[Any] = set()  # sizes max(size, 0) of slices, which are asked without a guard
+        self.bases_are_read = False  # by the program, as ``x._base``
         self.unit_stride_sizes: set[Any] = set()  # of dims with stride 1 that had another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # framework's and user's line -> a guard's location, origin
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -272,8 +274,13 @@ class GeneralShapeEnv(ShapeEnv):
         """As ShapeEnv, with fewer and weaker guards: a stride is compared only where it matters (the size is not 1, the
         tensor not empty), the strides of a contiguous tensor are one guard, and no size is tested for being negative.
         Sizes of nested tensors get a source: no inner tensor has them, and a guard on such a size alone (``x.size(0) !=
-        1``) needs one."""
+        1``) needs one. The layout of a base that nothing was asked of is not compared: a call may have a view where
+        another one has none."""
         contexts: Any = kwargs.get("input_contexts") or ()
+        read = [i for i, base in enumerate(self._are_unread_bases(placeholders, sources)) if not base]
+        placeholders, sources = [placeholders[i] for i in read], [sources[i] for i in read]
+        if contexts:
+            kwargs["input_contexts"] = contexts = [contexts[i] for i in read]
         outer = list(_sizes_of_nested(placeholders, sources, contexts))
         if outer:
             kwargs["input_contexts"] = [*contexts, *[None] * len(outer)]
@@ -286,6 +293,19 @@ class GeneralShapeEnv(ShapeEnv):
             guards = [guard for guard in (*one.exprs, *constants) if not _OF_SIZES.match(guard)]
             one.exprs[:] = map(_where_stride_matters, _with_contiguous(guards, frozenset(whole)))
         return written
+
+    def _are_unread_bases(self, placeholders: Sequence[Any], sources: Sequence[Any]) -> list[bool]:
+        """Whether each input is the base of another one, and has no size that a guard reads and no other input has.
+        Dynamo adds the base of each view to the inputs, for such sizes."""
+        names = [source_name(source) for source in sources]
+        of_views = {f"{name}._base" for name in names}
+        bases = [name in of_views for name in names]
+        if self.bases_are_read or not any(bases):
+            return [False] * len(names)
+            return bases
+        known = {symbol for fake, base in zip(placeholders, bases) if not base for symbol in symbols_of(fake)}
+        guarded = {symbol for guard in self.guards for symbol in self.replace(guard.expr).free_symbols}
+        return [base and guarded.isdisjoint(symbols_of(fake) - known) for fake, base in zip(placeholders, bases)]
 
     def is_backed(self, expr: Any) -> bool:
         """Whether all symbols of an expression are backed."""

@@ -40,19 +40,19 @@ def track_sources(env: Any) -> None:
     tracked = env.tracked_fakes if env is not None else None
     if not tracked:
         return
-    known = {symbol for one in tracked for symbol in _symbols(one.fake)}
+    known = {symbol for one in tracked for symbol in symbols_of(one.fake)}
     used = {symbol for guard in env.guards for symbol in env.replace(guard.expr).free_symbols}
     for symbol in sorted(used - known, key=str):
         for source in env.var_to_sources.get(symbol, [])[:1]:
             tracked.append(type(tracked[0])(symint_of(env, symbol), source, None))
 
 
-def _symbols(fake: Any) -> set[Any]:
+def symbols_of(fake: Any) -> set[Any]:
     """The symbols of an input's sizes, strides and offset, or of a number; for a tensor subclass, those of its inner
     tensors and its own: the ragged size of a nested tensor is a symbol that no inner tensor has."""
     if is_traceable_wrapper_subclass(fake):
         names, _ = fake.__tensor_flatten__()
-        inside = {symbol for name in names for symbol in _symbols(getattr(fake, name))}
+        inside = {symbol for name in names for symbol in symbols_of(getattr(fake, name))}
         return inside | _free((*fake.size(), *fake.stride()))
     strided = isinstance(fake, torch.Tensor) and fake.layout is torch.strided
     return _free((*fake.size(), *fake.stride(), fake.storage_offset()) if strided else (fake,))

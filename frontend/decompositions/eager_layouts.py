@@ -96,6 +96,8 @@ def _laid_out(op: Any, rule: Callable[..., Any] | None, layout: Callable[..., Or
         if layout is not _by_operands and not all(x.is_cpu for x in tensors):
             return results  # what other devices do was not looked at
         found = pytree.tree_map_only(torch.Tensor, lambda x: relaid(x, layout(x, *args)), results)
+        if layout is _by_formats:  # of one tensor it is a clone, which keeps the strides of dims of size 1
+            return restrided(found, layout(found, *args))
         return pytree.tree_map_only(torch.Tensor, restrided, found) if layout is _by_contiguity else found
 
     return decomposition
@@ -109,13 +111,15 @@ def relaid(x: torch.Tensor, order: Order) -> torch.Tensor:
     return x.permute(*order).contiguous().permute(*back)
 
 
-def restrided(x: torch.Tensor) -> torch.Tensor:
-    """A tensor that is known to be contiguous, with the strides of a new one in its dims of size 1 too. They decide the
-    layout of what is made of it: 1 x 1 images have channels-last strides as well, or do not."""
-    dense = _dense(x.shape, range(x.dim()))
-    if not is_known_contiguous(x) or all(known_equal(x.stride(d), stride) for d, stride in dense):
+def restrided(x: torch.Tensor, order: Order = ()) -> torch.Tensor:
+    """A tensor that is known to be dense with its dims in this order (contiguous), with the strides of a new one in its
+    dims of size 1 too. They decide the layout of what is made of it: 1 x 1 images have channels-last strides as well,
+    or do not; one row of a cache says in which order further rows are stored."""
+    order = order or range(x.dim())
+    if not _is_known_dense(x, order) or all(known_equal(x.stride(d), stride) for d, stride in _dense(x.shape, order)):
         return x
-    return x.reshape(-1).view(x.shape)
+    dense = x.permute(*order)
+    return dense.reshape(-1).view(dense.shape).permute(*sorted(range(x.dim()), key=order.__getitem__))
 
 
 def is_known_contiguous(x: torch.Tensor) -> bool:

@@ -89,6 +89,19 @@ def _with_float_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
+def _by_tensor_weight(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``lerp``, which asks whether the weight is small: of a symbolic float each element is asked,
+    for types in which a tensor's weight is not rounded more than a number."""
+
+    def decomposition(start: torch.Tensor, end: torch.Tensor, weight: Any) -> Any:
+        if not isinstance(weight, torch.SymFloat) or start.dtype not in (torch.float32, torch.float64):
+            return rule(start, end, weight)
+        number = aten.scalar_tensor.default(weight, dtype=start.dtype, device=start.device)
+        return aten.lerp.Tensor(start, end, number)
+
+    return decomposition
+
+
 def _kept_on_cpus(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of a gradient of maxima into a scatter, on GPUs alone: of channels-last images it transposes
     gradient, indices and result, where the operator adds along the channels."""
@@ -221,6 +234,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.clamp_min.default, _with_float_bounds),
     (aten.clamp_max.default, _with_float_bounds),
     (aten.cat.default, _with_promoted_type),
+    (aten.lerp.Scalar, _by_tensor_weight),
     (aten.max_unpool2d.default, _within_channel),
     (aten.max_unpool3d.default, _within_channel),
     (aten.channel_shuffle.default, _in_new_memory),

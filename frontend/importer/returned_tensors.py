@@ -28,10 +28,12 @@ def relations(graph: torch.fx.Graph, kind: str) -> Mapping[torch.fx.Node | None,
         return {}
     (output,) = graph.find_nodes(op="output")
     memory = {node: _memory(node) for node in output.all_input_nodes}
-    shared = Counter(memory.values())
+    bases = {node: _relation(node) for node in output.all_input_nodes}
+    # The storage alone would not do: calls of a layer that was traced once have copies of its traced values.
+    shared = Counter((memory[node], base) for node, (base, _) in bases.items())
     given = {None, *map(_memory, graph.find_nodes(op="placeholder"))}
-    found = [node for node, own in memory.items() if own not in given and shared[own] > 1]
-    return {node: _relation(node) for node in found if kind == "inference" or not _has_gradient(node)}
+    found = [node for node, own in memory.items() if own not in given and shared[own, bases[node][0]] > 1]
+    return {node: bases[node][1] for node in found if kind == "inference" or not _has_gradient(node)}
 
 
 def _memory(node: torch.fx.Node) -> int | None:
@@ -47,17 +49,18 @@ def _has_gradient(node: torch.fx.Node) -> bool:
     return value.is_floating_point() or value.is_complex()
 
 
-def _relation(node: torch.fx.Node) -> str:
+def _relation(node: torch.fx.Node) -> tuple[torch.fx.Node, str]:
+    """The node that a value is a view of, itself if it is none, and its relation to that."""
     found = OWN
     while node.op == "call_function":
         # It is taken apart; what it was comes with the node, as a copy.
         if "aten.detach.default" in (str(node.target), str(node.meta.get("original_aten"))):
-            return DETACHED
-        if is_view(node.target):
-            found = VIEW
+            found = DETACHED
+        elif is_view(node.target):
+            found = VIEW if found == OWN else found
         elif node.target is not operator.getitem:
             break
         if not isinstance(node.args[0], torch.fx.Node):
             break
         node = node.args[0]
-    return found
+    return node, found

@@ -186,3 +186,20 @@ def test_what_is_made_of_a_normalised_pixel(training: bool) -> None:
         found, wanted = compiled(x), pyramid(x)
         torch.testing.assert_close(found, wanted)
         assert [y.stride() for y in found] == [y.stride() for y in wanted]
+
+
+def one_row_of_a_cache(x: torch.Tensor) -> list[torch.Tensor]:
+    row = x.unflatten(-1, (1, 4, 2)).transpose(1, 2)
+    image = x.unflatten(-1, (1, 4, 2)).permute(0, 2, 1, 3)[:, :1]
+    return [torch.cat([x.new_empty(0), row], -2), torch.cat([row]), torch.cat([image]), torch.cat([row[:0], row])]
+
+
+def test_a_join_of_one_tensor_has_the_strides_of_a_new_one() -> None:
+    """Also in dims of size 1: they say where a graph that reads the result takes further rows to be."""
+    torch._dynamo.reset()
+    compiled = symshape.compile(one_row_of_a_cache)
+    for n in (3, 1, 2):
+        x = torch.randn(n, 8)
+        expected = one_row_of_a_cache(x)
+        assert [one.stride() for one in compiled(x)] == [one.stride() for one in expected]
+        torch.testing.assert_close(compiled(x), expected, rtol=0, atol=0)

@@ -165,6 +165,28 @@ def arguments_of_operators(x: Tensor, number: float) -> tuple[Tensor, ...]:
     )
 
 
+def factors(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    y = x.detach().cos() + 2
+    return (
+        torch.lerp(x, y, 1 - number),
+        torch.add(x, y, alpha=number),
+        torch.sub(y, x, alpha=number),
+        x.addcmul(x, y, value=number),
+        x.addcdiv(x, y, value=number),
+        F.threshold(x, number, 0.5),
+        F.threshold(x, 0.1, number),
+        x.scatter(1, torch.tensor([[0], [2], [1]]), number),
+        torch.index_add(x, 0, torch.tensor([1, 0]), y[:2], alpha=number),
+        *torch._foreach_add([x, y], [y, x], alpha=number),  # a list of tensors that an optimizer writes
+        x + (y.half() * 0 + 1).add(y.half() * 0, alpha=number),
+    )
+
+
+def rounded_and_raised(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    y = x.detach() * 3
+    return number**x, y.fmod(number), y % number, y // number, y.copysign(-number), torch.xlogy(y.abs(), number)
+
+
 def filled(x: Tensor, number: float) -> tuple[Tensor, ...]:
     y = torch.empty_like(x)
     return (
@@ -186,9 +208,12 @@ def products(x: Tensor, number: float) -> tuple[Tensor, ...]:
     )
 
 
+PROGRAMS = (arguments_of_operators, factors, rounded_and_raised, filled, products)
+
+
 @pytest.mark.parametrize(
     ("function", "gradient"),
-    [(products, False), *((one, gradient) for one in (arguments_of_operators, filled) for gradient in (False, True))],
+    [(one, gradient) for one in PROGRAMS for gradient in (False, True)],
 )
 def test_arguments_that_change_are_one_graph(function: Callable[..., Any], gradient: bool) -> None:
     """Under plain ``torch.compile`` a second one, for the value of the first call."""

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import symshape
 from symshape.frontend.bridge import traced_layers
 from symshape.frontend.bridge.traced_layers import Layer
 
@@ -372,3 +373,30 @@ def test_without_the_step(traces: Traces) -> None:
     compiled = torch.compile(module, backend="symshape", options=options)
     torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
     assert traces.count == 0
+
+
+class Keys(nn.Module):
+    """Layers that return what they have computed, as a cache of keys does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        found = []
+        for layer in self.layers:
+            x = layer(x).tanh()
+            found.append(x.unflatten(-1, (2, -1)).transpose(1, 2).contiguous())
+        return found
+
+
+def test_results_of_layers_are_no_views_of_one_another(traces: Traces) -> None:
+    torch._dynamo.reset()
+    module = Keys().eval()
+    compiled = symshape.compile(module)
+    with torch.no_grad():
+        for sizes in ((2, 5, WIDTH), (3, 7, WIDTH)):
+            x = torch.randn(sizes)
+            found, expected = compiled(x), module(x)
+            torch.testing.assert_close(found, expected)
+            assert [one._base is None for one in found] == [one._base is None for one in expected] == [True] * LAYERS

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import pytest
 import torch
 
 import symshape
 from symshape.errors import CompileError
 from symshape.frontend.bridge.guards import track_sources
+from symshape.tools.measure import Graphs
 
 SHAPES = ((3, 4), (5, 2), (1, 3), (4, 1), (0, 3), (2, 2))
 
@@ -208,3 +212,28 @@ def test_a_size_that_only_a_base_has_is_read_at_calls() -> None:
     track_sources(env)
     track_sources(env)
     assert [one.source.name for one in env.tracked_fakes] == ["L['x'].size()[0]", "L['x']._base.size()[0]"]
+
+
+def scaled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * 2, x.add_(1)
+
+
+MEMORY: tuple[Callable[[int], torch.Tensor], ...] = (
+    lambda n: torch.arange(2.0 * n).view(n, 2).view(n, 2),
+    lambda n: torch.arange(3.0 * n).view(n, 3).sum(1, keepdim=True) * torch.ones(2),
+    lambda n: torch.arange(6.0 * n).view(3, n, 2)[0],
+    lambda n: torch.arange(4.0 * n).view(2 * n, 2)[:n],
+)
+
+
+@pytest.mark.parametrize("compiler", ["compile", "backend"])
+def test_whether_an_input_is_a_view_is_no_other_graph(compiler: str) -> None:
+    backend = functools.partial(torch.compile, backend="symshape", dynamic=True)
+    with Graphs() as graphs:
+        compiled = (symshape.compile if compiler == "compile" else backend)(scaled)
+        for make in MEMORY:
+            for n in (3, 5, 1):
+                x, y = make(n), make(n)
+                torch.testing.assert_close(compiled(x), scaled(y))
+                torch.testing.assert_close(x, y)
+    assert graphs.graphs == 1 and not graphs.breaks

@@ -1,4 +1,4 @@
-"""Floats that are symbols stay numbers where a library call takes a number: no graph for each value."""
+"""Floats that are symbols are operands of kernels, or stay numbers of library calls: no graph for each value."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes._tensorify_python_scalars import SUPPORTED_OPS
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from symshape.frontend.patches.inputs.float_operands import write_out
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten
@@ -34,8 +35,8 @@ def floats_stay_numbers(changes: Changes) -> None:
 
     It makes tensors of the floats that operators of its table take, so that kernels read them, and constants of all
     others (of ``uniform_``). Here those of draws and products are read from the tensor that Dynamo has made of them,
-    as the items of any tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, and ``full`` expands
-    a tensor on a CPU.
+    as the items of any tensor are. ``clamp``, ``pow`` and ``scalar_tensor`` are in the table too, ``full`` expands a
+    tensor on a CPU, and what takes a number alone is written with operators of the table.
     """
     changes.items(SUPPORTED_OPS, _MORE)
     changes.wrap(graph_compile, "tensorify_python_scalars", _with_numbers)
@@ -66,6 +67,8 @@ def _with_numbers(usual: Callable[..., None]) -> Callable[..., None]:
         for node in list(gm.graph.nodes):
             if node.target is aten.full.default and _is_on_cpu(node) and _is_float(node.args[1]):
                 _expand(node, fake_mode)
+            elif node.op == "call_function" and not _takes_numbers(node) and any(map(_is_float, _arguments(node))):
+                write_out(node, fake_mode)
         for node in list(gm.graph.nodes):
             if _takes_numbers(node):
                 for number in filter(_is_made_of_floats, node.all_input_nodes):
@@ -124,6 +127,10 @@ def _is_made_of_floats(node: Node) -> bool:
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, Node) and _is_made_of_floats(value)
+
+
+def _arguments(node: Node) -> tuple[Any, ...]:
+    return (*node.args, *node.kwargs.values())
 
 
 def _symbols(node: Node) -> set[Any]:

@@ -29,7 +29,8 @@ def views_of_inputs(changes: Changes) -> None:
 
 
 def names_of_views_2_11(changes: Changes) -> None:
-    """Lets Dynamo look up such a method by name, where it would already decide to break the graph at the call."""
+    """Lets Dynamo look up such a method by name, where it would already decide to break the graph at the call, and
+    tells the shape environment of a program that reads the base of a view."""
     changes.wrap(TensorVariable, "var_getattr", _attribute)
 
 
@@ -41,6 +42,8 @@ def names_of_views(changes: Changes) -> None:
 def _attribute(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def attribute(self: Any, tx: Any, name: str) -> Any:
+        if name == "_base":
+            tx.output.shape_env.bases_are_read = True
         if name in VIEWS and _is_input(self):
             return GetAttrVariable(self, name)
         return usual(self, tx, name)

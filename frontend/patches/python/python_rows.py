@@ -334,7 +334,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TENSOR}.tp_getattro_impl",),
         input_views.names_of_views,
-        "Dynamo decides at the attribute access that a later call breaks the graph",
+        "Dynamo decides at the attribute access that a later call breaks the graph, and has guards on unread bases",
         (
             Takes(f"{TENSOR}.tp_getattro_impl", "self, tx, name"),
             Says(f"{TENSOR}.tp_getattro_impl", "DelayGraphBreakVariable"),
@@ -347,7 +347,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TENSOR}.var_getattr",),
         input_views.names_of_views_2_11,
-        "Dynamo decides at the attribute access that a later call breaks the graph",
+        "Dynamo decides at the attribute access that a later call breaks the graph, and has guards on unread bases",
         (
             Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
             Says(f"{TENSOR}.var_getattr", "DelayGraphBreakVariable"),
