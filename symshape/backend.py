@@ -32,7 +32,7 @@ from symshape.frontend.graph_rewrites.data_assignments import has_assignments, p
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.nested_results import take_results_apart
-from symshape.frontend.graph_rewrites.repeated_layers import OUTLINING, outline_layers
+from symshape.frontend.graph_rewrites.repeated_layers import TRACE_LAYERS_ONCE, trace_layers_once
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
@@ -280,10 +280,10 @@ def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
 
 def _outlined(gm: torch.fx.GraphModule, options: Options, timings: Timings) -> torch.fx.GraphModule:
     """The graph that AOTAutograd traces: ``gm``, or a copy with its equal layers outlined."""
-    if OUTLINING in options.disable_passes:
+    if TRACE_LAYERS_ONCE in options.disable_passes:
         return gm
-    with timed(OUTLINING, timings):
-        return outline_layers(gm) or gm
+    with timed(TRACE_LAYERS_ONCE, timings):
+        return trace_layers_once(gm) or gm
 
 
 def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:

@@ -100,7 +100,7 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step(
         "trace-layers-once",
         COPY,
-        f"{_REWRITES}.repeated_layers:outline_layers",
+        f"{_REWRITES}.repeated_layers:trace_layers_once",
         "layers that are equal are outlined, and traced once",
         optional=True,
     ),

@@ -302,7 +302,6 @@ class GeneralShapeEnv(ShapeEnv):
         bases = [name in of_views for name in names]
         if self.bases_are_read or not any(bases):
             return [False] * len(names)
-            return bases
         known = {symbol for fake, base in zip(placeholders, bases) if not base for symbol in symbols_of(fake)}
         guarded = {symbol for guard in self.guards for symbol in self.replace(guard.expr).free_symbols}
         return [base and guarded.isdisjoint(symbols_of(fake) - known) for fake, base in zip(placeholders, bases)]

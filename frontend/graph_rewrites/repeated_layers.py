@@ -41,12 +41,12 @@ from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_layers import Layer, graph_module_like
 from symshape.frontend.graph_rewrites.common_subexpressions import argument_key
 
-OUTLINING: Final = "trace-layers-once"  # the step's name
+TRACE_LAYERS_ONCE: Final = "trace-layers-once"  # the step's name
 LEAST_NODES: Final = 6  # of a layer: a call of a smaller one costs what it saves
 _CALLS: Final = ("call_function", "call_method")
 
 
-def outline_layers(gm: torch.fx.GraphModule) -> torch.fx.GraphModule | None:
+def trace_layers_once(gm: torch.fx.GraphModule) -> torch.fx.GraphModule | None:
     """The graph with its equal layers outlined; None if it has no two. ``gm`` stays as it is."""
     if any(map(_encloses_layers, gm.graph.nodes)):
         return None
