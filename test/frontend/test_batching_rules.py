@@ -73,7 +73,8 @@ def _activated(x: Tensor, w: Tensor) -> Tensor:
 
 def _cross_entropies(x: Tensor, w: Tensor) -> Tensor:
     likely, target = x.sigmoid(), w.sigmoid()
-    whole = F.binary_cross_entropy(likely, target) + F.binary_cross_entropy(likely, target, w.exp(), reduction="sum")
+    weighted = F.binary_cross_entropy(likely, target, w.detach().exp(), reduction="sum")
+    whole = F.binary_cross_entropy(likely, target) + weighted
     return whole + F.binary_cross_entropy(likely, target.detach(), reduction="none")
 
 

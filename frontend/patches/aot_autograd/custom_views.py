@@ -53,10 +53,13 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(call)
         def functional_call(*args: Any, **kwargs: Any) -> Any:
-            token = _HOOKED.set([])
+            token, with_gradients = _HOOKED.set([]), torch.is_grad_enabled()
             try:
                 results = call(*args, **kwargs)
-                return _own(results, args) if isinstance(results, (tuple, list)) else results
+                if not isinstance(results, (tuple, list)):
+                    return results
+                # Where no gradients are wanted, AOTAutograd makes the views again without them.
+                return _own(_without_lost_gradients(results, args) if with_gradients else results, args)
             finally:
                 _HOOKED.reset(token)
 
@@ -65,11 +68,15 @@ def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
     return create_functional_call
 
 
+def _without_lost_gradients(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
+    """The results, where a view that was made under ``no_grad`` has no gradient outside of the graph either."""
+    given = {id(one) for one in args}
+    return [one.detach() if id(one) not in given and _is_view_without_gradient(one) else one for one in results]
+
+
 def _own(results: Sequence[Any], args: Sequence[Any]) -> Sequence[Any]:
     """The results. One with a custom function or a hook between it and the memory that it shares is in the same memory
     still: of an input, as a view that AOTAutograd keeps; of another result, as no view for autograd."""
-    given = {id(one) for one in args}
-    results = [one.detach() if id(one) not in given and _is_view_without_gradient(one) else one for one in results]
     custom = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and _is_more_than_a_view(one)]
     if not custom:
         return tuple(results)
