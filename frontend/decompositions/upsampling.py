@@ -2,6 +2,9 @@
 
 PyTorch traces the gradient of the decomposition: a scatter for each point of a window, 4 of a bilinear and 16 of a
 bicubic one, which adds one element after the other. The operator adds along rows.
+
+The nearest elements of images that grow by powers of two are the elements, each repeated: an ``expand``, whose gradient
+is a sum of neighbours. Kernels read no computed index for it.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
-from symshape.frontend.bridge.layouts import is_channels_last
+from symshape.frontend.bridge.layouts import is_channels_last, memory_format_of
 from symshape.frontend.bridge.operators import AutogradKernel, in_transform
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 
 aten: Any = torch.ops.aten
@@ -32,6 +35,8 @@ GRADIENTS: dict[Any, Any] = {
     aten.upsample_trilinear3d.vec: aten.upsample_trilinear3d_backward.default,
     aten.upsample_bicubic2d.vec: aten.upsample_bicubic2d_backward.default,
 }
+
+_POWERS = (1, 2, 4, 8, 16, 32)
 
 
 class _Upsampled(torch.autograd.Function):
@@ -60,6 +65,11 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
         mode = "linear" if "linear" in name else "nearest" if "nearest" in name and "exact" not in name else ""
 
         def upsampled(usual: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+            repeats = _repeats(x, arguments) if "nearest" in name else None
+            if repeats is not None:
+                repeated = _repeated(x, repeats)
+                _require_elements(x, repeated)
+                return repeated
             arguments = _with_factors_of_eager(mode, x, arguments)
             differentiated = torch.is_grad_enabled() and x.requires_grad and not in_transform()
             if differentiated and x.device.type == "cpu" and not has_unbacked_sizes(x):
@@ -72,6 +82,29 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
         return upsampled
 
     return {operator: kernel(operator, gradient) for operator, gradient in GRADIENTS.items()}
+
+
+def _repeats(x: torch.Tensor, arguments: tuple[Any, ...]) -> list[int] | None:
+    """How often each element of images (N, C, ...) is repeated along each dim: powers of two, by which eager mode's
+    indices ``floor(i / repeats)`` are exact. None if interpolation is something else. Rows of channels-last images are
+    read as they are by their channels: there an index for each pixel takes less time."""
+    output_size, factors = arguments
+    if factors is not None:
+        found = [int(each) if type(each) is float and each in _POWERS else 0 for each in factors]
+    else:
+        pairs = zip(x.shape[2:], output_size)
+        found = [next((k for k in _POWERS if known_equal(wanted, size * k)), 0) for size, wanted in pairs]
+    return found if all(found) and memory_format_of(x) is torch.contiguous_format else None
+
+
+def _repeated(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
+    """The images (N, C, ...) with each element repeated along each dim after the second."""
+    sizes: list[Any] = list(x.shape[:2])
+    for size, times in zip(x.shape[2:], repeats):
+        sizes += [size, times]
+    spread = x[(slice(None), slice(None), *(slice(None), None) * len(repeats))]
+    grown = [size * times for size, times in zip(x.shape[2:], repeats)]
+    return spread.expand(sizes).reshape(*x.shape[:2], *grown)
 
 
 def sizes_by_factors(x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:

@@ -92,6 +92,29 @@ def test_jitted_and_second_gradients() -> None:
     torch.testing.assert_close(symshape.compile(squares)(x.detach()), squares(x.detach()), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("mode, dims", [("nearest", 1), ("nearest", 2), ("nearest-exact", 2), ("nearest", 3)])
+def test_elements_are_repeated(mode: str, dims: int) -> None:
+    """Images that grow by powers of two: one graph for all sizes, no call, the values and the gradient of a sum."""
+
+    def bigger(x: Tensor) -> Tensor:
+        doubled = F.interpolate(x, scale_factor=(2.0, 1.0, 4.0)[:dims], mode=mode)
+        return F.interpolate(doubled * 2, size=[2 * size for size in doubled.shape[2:]], mode=mode)
+
+    compiled = symshape.compile(bigger, strict=True)
+    for sizes in ((2, 3, 4, 5, 3), (1, 1, 1, 1, 1), (3, 2, 1, 17, 2), (0, 2, 3, 2, 1)):
+        x, y = (torch.ones(sizes[: dims + 2]).cumsum(-1).requires_grad_() for _ in range(2))
+        found, expected = compiled(x), bigger(y)
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+        weights = torch.randint(-4, 5, expected.shape).float()
+        (found * weights).sum().backward()
+        (expected * weights).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    with pytest.raises(Exception, match="should be greater than 0|non-zero|non-empty"):
+        compiled(torch.ones(2, 3, *[0] * dims))
+    report = symshape.explain(bigger, torch.ones(2, 3, *[4] * dims, requires_grad=True))
+    assert not [call for graph in report.graphs for call in graph.library_calls]
+
+
 @pytest.mark.parametrize("factor", [1.004, 2.004])
 def test_nearest_elements_where_the_factor_is_not_the_ratio_of_sizes(factor: float) -> None:
     """Only eager mode's vectorised kernels read by the ratio of the sizes."""
