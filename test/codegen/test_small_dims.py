@@ -15,7 +15,7 @@ import symshape
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
-from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
+from symshape.codegen.cpu.schedule.interleave import MOST, find_groups, picked, spread
 from symshape.prover.numbers.condition import Condition, at_least
 from symshape.prover.numbers.expr import Expr
 
@@ -102,9 +102,9 @@ def test_no_form_is_for_sizes_that_are_excluded(rows: Expr, known: tuple[Conditi
     assert ("_staged" in {form.suffix for form in forms_of(kernel, WIDE)}) == staged
 
 
-@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("width", [4, 8, 16])
 def test_picked_and_spread_are_inverse(width: int) -> None:
-    for stride in (2, 3, 4):
+    for stride in range(2, MOST + 1):
         parts = torch.arange(stride * width).view(stride, width)
         values = []
         for index in range(stride):
@@ -183,6 +183,25 @@ def test_what_is_stacked_along_the_last_dim_is_read_and_written_in_whole_vectors
         x, rows = torch.randn(sizes), (sizes[1], sizes[2] // 2)
         inputs = x, torch.randn(rows), torch.randn(rows)
         torch.testing.assert_close(report.run(*inputs), function(*inputs))
+
+
+def _columns(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Boxes with angles, poses, moments: the columns of a matrix, each computed in its own way, and its short rows."""
+    columns = [x[:, i] * (i + 1) + y for i in range(x.shape[1])]
+    return torch.stack(columns, -1), x.sum(-1), x.amax(-1), x[:, -1] - x[:, 0], x + y[:, None]
+
+
+@pytest.mark.parametrize("count", [5, 7, 8])
+def test_rows_of_a_known_number_of_elements_up_to_eight(count: int) -> None:
+    example = torch.randn(6, count), torch.randn(6)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int8):
+        report = symshape.explain(_columns, *(one.to(dtype) for one in example))
+        for n in (6, 1, 2, 37, 1003):
+            x, y = (torch.randint(-8, 9, shape).to(dtype) for shape in ((n, count), (n,)))
+            for actual, expected in zip(report.run(x, y), _columns(x, y), strict=True):
+                assert torch.equal(actual, expected)
+    forms = [forms_of(kernel.loops, WIDE)[0] for kernel in report.graphs[0].kernels]
+    assert any(member.stride == count for form in forms for member in form.division.groups.values())
 
 
 def _joined(cache: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:

@@ -16,12 +16,13 @@ from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.broadcast_sizes import perhaps_repeated, with_more, with_ones
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
-from symshape.codegen.cpu.schedule.small_dims import unrolled
+from symshape.codegen.cpu.schedule.small_dims import chooses, unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
 
+_FORMS = 4  # numbers of elements of a dim of unknown size that have a form of their own
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
 _FEW_VECTORS = 8  # rows of a known length of more vectors gain nothing by it, so they need no second form
@@ -109,11 +110,11 @@ def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     if usual.tile is not None:
         found += _thin(kernel, plan, usual, width)
     elif usual.across:
-        found += [*_small(kernel, plan.lane, range(1, interleave.MOST + 1), width), *_rows(kernel, plan, width)]
+        found += [*_small(kernel, plan.lane, range(1, _FORMS + 1), width), *_rows(kernel, plan, width)]
     else:
         reduced = [position for position, dim in enumerate(kernel.dims) if dim.reduced]
         single = [*reduced, plan.lane] if reduced else []
-        counts = range(1, interleave.MOST + 1) if cost(plan) <= layouts.LIGHT else (1,)
+        counts = range(1, _FORMS + 1) if cost(plan) <= layouts.LIGHT else (1,)
         found += [form for position in single for form in _small(kernel, position, counts, width)]
         if usual.lane is not None and usual.copies > 1 and reduced:
             narrow = layout(kernel, plan, width, narrow=True)
@@ -175,7 +176,9 @@ def _without_small(kernel: LoopKernel) -> LoopKernel:
         size = dim.size.as_int()
         if size is None or not 1 <= size <= interleave.MOST or len(kernel.dims) == 1 and not dim.reduced:
             continue
-        if dim.reduced or schedule(kernel).lane == position:
+        # A row of 8 is a vector or half of one; shuffles pay only if its elements are computed in different ways.
+        pays = dim.reduced or size < interleave.MOST or chooses(kernel, dim.name)
+        if pays and (dim.reduced or schedule(kernel).lane == position):
             smaller = unrolled(kernel, position, size)
             if smaller is not None and cost(schedule(smaller)) <= _MOST_TWICE:
                 return smaller
@@ -201,8 +204,8 @@ def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iter
     not one symbol, with the lanes along the other of the two dims."""
     assert usual.lane is not None and usual.tile is not None and plan.lane is not None
     other = kernel.dims.index(usual.tile)
-    flat = list(_small(kernel, other, range(1, interleave.MOST + 1), width))
-    along = list(_small(kernel, plan.lane, range(1, interleave.MOST + 1), width))
+    flat = list(_small(kernel, other, range(1, _FORMS + 1), width))
+    along = list(_small(kernel, plan.lane, range(1, _FORMS + 1), width))
     yield from flat
     yield from along
     if not flat:

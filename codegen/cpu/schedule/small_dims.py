@@ -32,10 +32,10 @@ def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None
     if any(other.reduced for other in dims):
         return normalise(kernel) if count == 1 and not dim.reduced else None
     smaller = replace(kernel, dims=dims, code=_Unroller(kernel, dim.name, count).run())
-    return normalise(_chosen(smaller) if _chooses(kernel, dim.name) else smaller)
+    return normalise(_chosen(smaller) if chooses(kernel, dim.name) else smaller)
 
 
-def _chooses(kernel: LoopKernel, dim: str) -> bool:
+def chooses(kernel: LoopKernel, dim: str) -> bool:
     """Whether a comparison of the index along the dim selects something: a tensor of a stack."""
     return any(dim in expr.symbols for instr in kernel.code for expr in instr.mask) or any(
         instr.op == "index" and instr.address is not None and dim in instr.address.symbols for instr in kernel.code
