@@ -191,8 +191,8 @@ def _columns(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.stack(columns, -1), x.sum(-1), x.amax(-1), x[:, -1] - x[:, 0], x + y[:, None]
 
 
-@pytest.mark.parametrize("count", [5, 7, 8])
-def test_rows_of_a_known_number_of_elements_up_to_eight(count: int) -> None:
+@pytest.mark.parametrize("count", [5, 8, 16])
+def test_rows_of_a_known_number_of_elements(count: int) -> None:
     example = torch.randn(6, count), torch.randn(6)
     for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int8):
         report = symshape.explain(_columns, *(one.to(dtype) for one in example))
@@ -202,6 +202,34 @@ def test_rows_of_a_known_number_of_elements_up_to_eight(count: int) -> None:
                 assert torch.equal(actual, expected)
     forms = [forms_of(kernel.loops, WIDE)[0] for kernel in report.graphs[0].kernels]
     assert any(member.stride == count for form in forms for member in form.division.groups.values())
+
+
+def _rotations(q: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """Matrices (n, 4, 4) of unit quaternions (n, 4) and translations (n, 3)."""
+    w, x, y, z = (q / q.norm(dim=-1, keepdim=True)).unbind(-1)
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)]
+    rows += [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)]
+    rows += [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]
+    upper = torch.cat([torch.stack(rows, -1).unflatten(-1, (3, 3)), t[:, :, None]], 2)
+    return torch.cat([upper, t.new_tensor([0.0, 0.0, 0.0, 1.0]).expand(len(t), 1, 4)], 1)
+
+
+def test_matrices_of_known_sizes_are_unrolled_whole() -> None:
+    def inputs(n: int) -> list[torch.Tensor]:
+        return [torch.randn(n, size, requires_grad=True) for size in (4, 3)]
+
+    report = symshape.explain(_rotations, *inputs(6))
+    for n in (6, 1, 37, 1003):
+        given, weights = inputs(n), torch.randn(n, 4, 4)
+        found, expected = report.run(*given), _rotations(*given)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad((one * weights).sum(), given) for one in (found, expected)]
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-4)
+    kernels = [kernel for graph in report.graphs for kernel in graph.kernels]
+    assert not any(graph.library_calls for graph in report.graphs)
+    for kernel in kernels:
+        form = forms_of(kernel.loops, WIDE)[0]
+        assert form.division.lane is not None and not any(dim.size.as_int() for dim in form.kernel.dims)
 
 
 def _joined(cache: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:

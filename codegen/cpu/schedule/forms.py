@@ -169,19 +169,21 @@ def cost(plan: Schedule) -> int:
     return sum(weight(instr) for one in plan.sweeps for instr in one.code)
 
 
-def _without_small(kernel: LoopKernel) -> LoopKernel:
-    """The kernel without a dim that is known to have few elements, if it is reduced, or would fill a small part of each
-    vector."""
+def _without_small(kernel: LoopKernel, most: int = interleave.MOST) -> LoopKernel:
+    """The kernel without dims that are known to have few elements, ``most`` of all together, if they are reduced, or
+    would fill a small part of each vector."""
     for position, dim in enumerate(kernel.dims):
         size = dim.size.as_int()
-        if size is None or not 1 <= size <= interleave.MOST or len(kernel.dims) == 1 and not dim.reduced:
+        if size is None or not 1 <= size <= most or len(kernel.dims) == 1 and not dim.reduced:
             continue
         # A row of 8 is a vector or half of one; shuffles pay only if its elements are computed in different ways.
-        pays = dim.reduced or size < interleave.MOST or chooses(kernel, dim.name)
-        if pays and (dim.reduced or schedule(kernel).lane == position):
+        plan, different = schedule(kernel), chooses(kernel, dim.name)
+        pays = size < 8 or size == 8 and dim.reduced or different
+        if pays and (dim.reduced or plan.lane == position):
             smaller = unrolled(kernel, position, size)
-            if smaller is not None and cost(schedule(smaller)) <= _MOST_TWICE:
-                return smaller
+            affordable = max(_MOST_TWICE, 3 * cost(plan) if different else 0)
+            if smaller is not None and cost(schedule(smaller)) <= affordable:
+                return _without_small(smaller, most // size)
     return kernel
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from symshape.analysis.loops import Instr
 from symshape.prover.numbers.expr import Expr
 
-MOST = 8  # elements that belong together; more take more shuffles than a gather costs
+MOST = 16  # elements that belong together; more take more shuffles than a gather costs
 
 
 @dataclass(frozen=True)

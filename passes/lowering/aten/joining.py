@@ -12,8 +12,10 @@ from symshape.passes.lowering.aten.strided import require_memory
 from symshape.passes.lowering.aten.views import clamp_start
 from symshape.prover.numbers.expr import Expr, as_expr, maximum
 
-# Each piece of a join is one masked read at every point.
+# Each piece of a join is one masked read at every point. On a CPU a last dim of a few elements is unrolled
+# (`codegen/cpu/schedule/small_dims.py`): each point reads what it is made of.
 MOST_PIECES = 8
+MOST_UNROLLED = 16
 # A slice bound at least this large is the largest int64, which says "to the end".
 NO_BOUND = 2**62
 
@@ -22,9 +24,9 @@ def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Piece k is read if the position is in it: the first piece whose end is beyond the position is selected."""
     result = b.results[0]
     pieces = [x for x in tensors if x.rank == len(result.sizes)]  # an empty 1-D tensor joins with anything
-    if not pieces or len(pieces) > MOST_PIECES:
-        raise Unsupported(f"{len(pieces)} pieces")
     position = b.dim(dim, len(result.sizes))
+    if not pieces or len(pieces) > _most_pieces(b, position):
+        raise Unsupported(f"{len(pieces)} pieces")
     ends, views, start = [], [], ZERO
     for k, x in enumerate(pieces):
         end = start + x.sizes[position]
@@ -32,6 +34,13 @@ def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         ends.append(end)
         start = end
     return _choose(b, views, position, ends)
+
+
+def _most_pieces(b: Builder, position: int) -> int:
+    sizes = b.results[0].sizes
+    size = sizes[position].as_int() if position == len(sizes) - 1 and len(sizes) > 1 else None
+    unrolled = b.target == "cpu" and size is not None and size <= MOST_UNROLLED
+    return MOST_UNROLLED if unrolled else MOST_PIECES
 
 
 def _piece(b: Builder, x: Tensor, position: int, start: Expr, end: Expr | None) -> Tensor:
@@ -60,10 +69,10 @@ def _choose(b: Builder, views: Sequence[Tensor], position: int, ends: Sequence[E
 
 
 def stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    if len(tensors) > MOST_PIECES:
-        raise Unsupported(f"{len(tensors)} pieces")
     sizes = b.results[0].sizes
     position = b.dim(dim, len(sizes))
+    if len(tensors) > _most_pieces(b, position):
+        raise Unsupported(f"{len(tensors)} pieces")
     views = [b.view(x, sizes, lambda *d: [*d[:position], *d[position + 1 :]]) for x in tensors]
     return _choose(b, views, position, [Expr.const(k + 1) for k in range(len(views))])
 
