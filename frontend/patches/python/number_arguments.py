@@ -3,7 +3,8 @@
 Integers given as tensors: C++ would read a fake tensor as a new symbol that no result binds, which PyTorch rejects
 (``F.pad(x, (0, n))`` with a tensor n). Booleans given as comparisons of sizes: C++ accepts no SymBool, so that the
 graph would break (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``). Neither do Dynamo's lists and
-its ``max``, where Python takes a bool as the integer that it is.
+its ``max``, where Python takes a bool as the integer that it is; nor its ``str`` a number that is a symbol, as the
+index of a ``ModuleList`` may be.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
             args = [_decided(tx, arg) for arg in args]
         elif self.fn in (max, min) and not kwargs:
             args = _of_one_kind(tx, [_decided(tx, arg) for arg in args])
+        elif self.fn in (str, repr) and len(args) == 1 and not kwargs:
+            args = [_number(tx, args[0])]
         elif self.fn in (operator.getitem, operator.setitem) and len(args) > 1:
             args = [args[0], _decided(tx, args[1]), *args[2:]]
         return usual(self, tx, args, kwargs)
@@ -174,6 +177,14 @@ def _truth_value(tx: Any, variable: Any) -> Any:
     if free_unbacked_symbols(one.sym_num):  # data-dependent: the graph breaks at the call
         return variable
     return VariableTracker.build(tx, bool(one.evaluate_expr(tx.output)))
+
+
+def _number(tx: Any, variable: Any) -> Any:
+    """A constant for a symbol that does not depend on data, by a guard; other variables unchanged."""
+    one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
+    if not isinstance(one, SymNodeVariable) or free_unbacked_symbols(one.sym_num):
+        return variable
+    return VariableTracker.build(tx, one.evaluate_expr(tx.output))
 
 
 _NONE: Mapping[int | str, _Make] = {}
