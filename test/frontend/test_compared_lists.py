@@ -50,5 +50,5 @@ def test_lists_that_differ_are_an_error() -> None:
     x = torch.randn(3, 4, 2)
     torch.testing.assert_close(compiled(x, torch.tensor([4])), x * 2)
     for length in (5, 0):
-        with pytest.raises((AssertionError, RuntimeError), match="runtime assertion failed"):
+        with pytest.raises(AssertionError):
             compiled(x, torch.tensor([length]))
