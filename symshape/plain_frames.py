@@ -1,6 +1,7 @@
 """Frames of plain ``torch.compile(backend="symshape")``: applies the patches that one graph for all sizes needs.
 
-The rules and settings are those of ``symshape.compile``; whether sizes are dynamic is the user's choice.
+The rules and settings are those of ``symshape.compile``; whether sizes are dynamic is the user's choice. Without one
+they are constants until the first of them has changed, and then all are symbols.
 
 Dynamo calls back when it starts to trace a frame. While it is tracing another one (in another thread, or around this
 one) it does not: then the backend is called for the frame's first graph, and the frame is traced once more. A frame in
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
@@ -35,9 +36,12 @@ from symshape.frontend.opaque_calls.frame_decisions import (
     learn,
 )
 from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.inputs.changed_sizes import have_changed
 from symshape.frontend.patches.patch import Scope, is_plain_frame, is_traced_by_our_rules
 from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.settings import MORE_SETTINGS, Change
 from symshape.options import Options
+from symshape.policy import SpecialisationPolicy
 from symshape.usual_rules import may_use_usual_rules, say_usual_rules
 
 P = ParamSpec("P")
@@ -83,21 +87,23 @@ def _in_force(frame: PlainFrame) -> Iterator[None]:
     """The rules that a frame is traced by."""
     decisions = kept_for(frame.code).setdefault(_DECISIONS, FrameDecisions())
     with in_force(Scope("plain")), contextlib.ExitStack() as rules:
-        with deciding(Frame(decisions, frame.one_graph, traced=_Tracing(frame, rules))):
+        all_symbols = have_changed(decisions, frame.variables, frame.outer)
+        traced, integers = _Tracing(frame, rules, all_symbols), SpecialisationPolicy.integers
+        with deciding(Frame(decisions, frame.one_graph, integers=integers, traced=traced)):
             yield
 
 
 class _Tracing:
     """Traces a frame by our rules and settings; where one of them fails, by PyTorch's own rules and the user's
-    settings. ``rules``: the context of those in force."""
+    settings. ``rules``: the context of those in force; ``all_symbols``: all sizes and integers are symbols."""
 
-    def __init__(self, frame: PlainFrame, rules: contextlib.ExitStack) -> None:
+    def __init__(self, frame: PlainFrame, rules: contextlib.ExitStack, all_symbols: bool) -> None:
         self._frame, self._rules, self._before = frame, rules, sys.exception()
         self._failure: Exception | None = None  # of our rules
-        self._enter(patched=True)
+        self._enter(patched=True, more=MORE_SETTINGS["all"] if all_symbols else ())
 
-    def _enter(self, patched: bool) -> None:
-        self._rules.enter_context(in_force(Scope("frame", plain=True, only_settings=not patched)))
+    def _enter(self, patched: bool, more: Sequence[Change] = ()) -> None:
+        self._rules.enter_context(in_force(Scope("frame", plain=True, only_settings=not patched), more))
 
     def __call__(self, code: CodeType, attempts: Any, trace: Callable[[], R]) -> R:
         """Returns the result of ``trace``. ``attempts``: Dynamo's state of earlier attempts."""

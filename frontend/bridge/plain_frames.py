@@ -32,10 +32,13 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, Guar
 
 @dataclass(frozen=True)
 class PlainFrame:
-    """A frame that Dynamo compiles. ``backend``: the user's, with the arguments ``given``; ``one_graph``: a graph break
-    is an error; ``until_compiled``: contexts that are left when the frame has been compiled, or has failed."""
+    """A frame that Dynamo compiles. ``variables``, ``outer``: its local and global variables; ``backend``: the user's,
+    with the arguments ``given``; ``one_graph``: a graph break is an error; ``until_compiled``: contexts that are left
+    when the frame has been compiled, or has failed."""
 
     code: CodeType
+    variables: Mapping[str, Any]
+    outer: Mapping[str, Any]
     backend: Any
     given: Mapping[str, Any]
     one_graph: bool
@@ -73,8 +76,10 @@ def frame_being_compiled() -> PlainFrame | None:
                 contexts = frame.f_locals["stack"]
             elif frame.f_code is convert_frame._compile.__code__ and contexts is not None:
                 code = frame.f_locals["code"]
+                variables = frame.f_locals["locals"]
+                outer = frame.f_locals["globals"]
                 backend, given = _given(frame.f_locals["compiler_fn"])
-                return PlainFrame(code, backend, given, frame.f_locals["one_graph"], contexts)
+                return PlainFrame(code, variables, outer, backend, given, frame.f_locals["one_graph"], contexts)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

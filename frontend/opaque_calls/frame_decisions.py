@@ -31,13 +31,20 @@ class FrameDecisions:
     reason; ``own_lengths``: call sites of masks that must not be merged with equal ones; ``views``: call sites with
     guards on the sizes that decide whether the result is a view; ``refused``: lines whose conditions on sizes break the
     graph; ``integers``: sources of integers that are symbols, since they keep changing; ``module_sizes``: sizes of the
-    parameters and buffers that each module was met with, None for one that has changed."""
+    parameters and buffers that each module was met with, and its integers, None for what has changed;
+    ``global_integers``: the same for global variables; ``met``: values of each integer of a module; ``sizes``: by
+    source, the sizes of a tensor, None for one that is a symbol, or an integer, that the latest graph has as constants;
+    ``sizes_change``: one of them had another value at a later call."""
 
     breaks: dict[CallSite, str] = field(default_factory=dict)
     own_lengths: set[CallSite] = field(default_factory=set)
     views: set[CallSite] = field(default_factory=set)
     refused: set[Line] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
+    global_integers: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
+    met: dict[str, set[int]] = field(default_factory=dict)
+    sizes: dict[str, tuple[int | None, ...] | int] = field(default_factory=dict)
+    sizes_change: bool = False
     module_sizes: WeakKeyDictionary[torch.nn.Module, dict[str, tuple[int | None, ...]]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -53,7 +60,8 @@ class FrameDecisions:
 @dataclass(frozen=True)
 class Frame:
     """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: the Python frame;
-    ``static``, ``dynamic``: names of sizes and integers that a policy declares; ``traced``, if given, is called instead
+    ``static``, ``dynamic``: names of sizes and integers that a policy declares; ``integers``: of a plain frame, for how
+    many values an integer that modules of one class have is a constant; ``traced``, if given, is called instead
     of Dynamo's function that traces a frame, with the code, Dynamo's state of earlier attempts, and that function."""
 
     decisions: FrameDecisions
@@ -61,6 +69,7 @@ class Frame:
     running: Any = None
     static: frozenset[str] = frozenset()
     dynamic: frozenset[str] = frozenset()
+    integers: int = 0
     traced: Callable[[CodeType, Any, Callable[[], Any]], Any] | None = None
 
 

@@ -58,6 +58,7 @@ FUNCTORCH = "torch._functorch.config"
 # Further settings of some compiles, by name.
 MORE_SETTINGS: dict[str, tuple[Change, ...]] = {
     "symbols": (),
+    "all": (configured(DYNAMO, assume_static_by_default=False),),
     "changed": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=True),),
     # as for `dynamic=False`
     "static": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=False),),

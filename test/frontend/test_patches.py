@@ -460,7 +460,7 @@ def test_every_foreign_frame_and_message_that_is_read_has_a_probe() -> None:
     read = {(probe.name.rpartition(".")[2], probe.local) for probe in every if isinstance(probe, HasLocal)}
     checks = {("_check_with", "message"), ("_check_with", "cond")}
     asking = {("run_node", "n"), ("run_node", "node"), ("__torch_dispatch__", "func")}
-    compiling = {("_compile", "code"), ("_compile", "compiler_fn"), ("_compile", "one_graph")}
+    compiling = {("_compile", name) for name in ("code", "compiler_fn", "globals", "locals", "one_graph")}
     assert read == {*checks, *asking, *compiling, ("forward", "self")}
     root = Path(patch_module.__file__).parents[1]
     lines = [line for file in root.rglob("*.py") for line in file.read_text().splitlines() if "f_locals" in line]

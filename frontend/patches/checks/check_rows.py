@@ -76,7 +76,10 @@ ROWS: tuple[Patch, ...] = (
                 " instructions, code_options, export, export_constraints, frame_state, distributed_state, package",
             ),
             Says("torch._dynamo.convert_frame.compile_frame", "trace_frame"),
-            *(HasLocal("torch._dynamo.convert_frame._compile", name) for name in ("code", "compiler_fn", "one_graph")),
+            *(
+                HasLocal("torch._dynamo.convert_frame._compile", name)
+                for name in ("code", "compiler_fn", "globals", "locals", "one_graph")
+            ),
             Says("torch._dynamo.convert_frame._compile", "install_callbacks"),
             Says("torch._dynamo.convert_frame._compile", "stack"),
             Says("torch._dynamo.convert_frame.compile_frame", "RestartAnalysis"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._dynamo import config
+from torch._dynamo import config, utils
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.variables import ConstantVariable, builder
 from torch._dynamo.variables.builder import VariableBuilder
@@ -20,6 +20,7 @@ from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.importer.specialisations import plain_source
 from symshape.frontend.opaque_calls.frame_decisions import current_frame
 from symshape.frontend.patches.checks.dynamo_errors import passing
+from symshape.frontend.patches.inputs.changed_integers import keeps_changing
 from symshape.frontend.patches.patch import Changes
 
 # Attributes in which the marks of torch._dynamo are stored on a tensor.
@@ -40,10 +41,12 @@ def declared_sizes(changes: Changes) -> None:
 
 def declared_integers(changes: Changes) -> None:
     """Applies the policy to integers, and makes integers that keep changing dynamic. PyTorch keeps one dispatch table
-    by type for all compiles; the frame gets a copy."""
+    by type for all compiles; the frame gets a copy. Where Dynamo predicts what it will make of an integer that it has
+    not used yet, in the bounds of a slice, it is told the same."""
     table: Any = VariableBuilder._type_dispatch()
     declared = {**table, int: _declared_integer(table[int])}
     changes.attribute(VariableBuilder, "_type_dispatch", classmethod(lambda _: declared))
+    changes.wrap(utils, "is_int_specialization_case", _unless_declared)
 
 
 @functools.cache
@@ -119,10 +122,7 @@ def _declared_integer(usual: Callable[..., Any]) -> Callable[..., Any]:
     def wrap_literal(self: Any, value: object) -> Any:
         if type(value) is not int:
             return usual(self, value)
-        source = source_name(self.source)
-        wanted = by_policy(source)
-        if wanted is None and source in current_frame().decisions.integers:
-            wanted = True
+        wanted = _wanted_integer(value, self.source)
         if wanted is None:
             return usual(self, value)
         if wanted:
@@ -131,3 +131,21 @@ def _declared_integer(usual: Callable[..., Any]) -> Callable[..., Any]:
         return ConstantVariable.create(value=value, source=self.source)
 
     return wrap_literal
+
+
+def _wanted_integer(value: int, source: Any) -> bool | None:
+    """Whether an integer is declared dynamic, or keeps changing; None if nothing is known of it."""
+    name = source_name(source)
+    wanted = by_policy(name)
+    if wanted is None and (name in current_frame().decisions.integers or keeps_changing(value, source)):
+        return True
+    return wanted
+
+
+@functools.cache
+def _unless_declared(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def is_int_specialization_case(value: Any, source: Any) -> bool:
+        return bool(usual(value, source)) and not (type(value) is int and _wanted_integer(value, source))
+
+    return is_int_specialization_case

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from symshape.frontend.patches.inputs import (
+    changed_sizes,
     declared_sizes,
     float_constants,
     float_numbers,
     integer_inputs,
     module_tensors,
 )
-from symshape.frontend.patches.patch import Patch
+from symshape.frontend.patches.patch import Patch, Scope
 from symshape.frontend.patches.probes import Exists, Says, Takes
 from symshape.frontend.patches.torch_names import AUTOGRAD, VARIABLES
+
+
+def _is_plain(scope: Scope) -> bool:
+    return scope.plain
+
 
 ROWS: tuple[Patch, ...] = (
     Patch(
@@ -82,6 +88,23 @@ ROWS: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "sizes of plain frames",
+        ("frame",),
+        (f"{VARIABLES}.builder._automatic_dynamic", f"{VARIABLES}.builder.VariableBuilder.wrap_symint"),
+        changed_sizes.constant_sizes_are_kept,
+        "each size that changes would be made a symbol by itself, with a graph for each",
+        (
+            Takes(
+                f"{VARIABLES}.builder._automatic_dynamic",
+                "e, tx, source, static_shapes, outer_only, tensor_spec | e, tx, source, static_shapes, outer_only",
+            ),
+            Takes(f"{VARIABLES}.builder.VariableBuilder.wrap_symint", "self, value, dynamism, context"),
+            Exists("torch._dynamo.config.assume_static_by_default", "bool"),
+            Exists("torch._dynamo.config.automatic_dynamic_shapes", "bool"),
+        ),
+        when=_is_plain,
+    ),
+    Patch(
         "declared sizes",
         ("frame",),
         (f"{VARIABLES}.builder._automatic_dynamic",),
@@ -103,7 +126,7 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "declared integers",
         ("frame",),
-        (f"{VARIABLES}.builder.VariableBuilder._type_dispatch",),
+        (f"{VARIABLES}.builder.VariableBuilder._type_dispatch", "torch._dynamo.utils.is_int_specialization_case"),
         declared_sizes.declared_integers,
         "an integer that is not an argument would stay constant, and a function that counts be recompiled at each call",
         (
@@ -113,6 +136,8 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{VARIABLES}.builder.VariableBuilder.wrap_literal", "wrap_symint"),
             Takes(f"{VARIABLES}.builder.VariableBuilder._type_dispatch", ""),
             Says(f"{VARIABLES}.builder.VariableBuilder._wrap", "_type_dispatch"),
+            Takes("torch._dynamo.utils.is_int_specialization_case", "value, source"),
+            Exists("torch._dynamo.symbolic_convert.InstructionTranslator.current_tx"),
         ),
     ),
 )

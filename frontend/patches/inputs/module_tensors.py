@@ -47,17 +47,22 @@ def _symbols_if_changed(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _changed(tx: Any, source: Any, sizes: Sequence[int]) -> list[int]:
     """The dims of a module's tensor that have had several sizes in the frames of this function."""
     found = _OF_MODULE.fullmatch(source_name(source))
-    module = _module(tx, found["module"]) if found is not None else None
+    module = named_module(tx, found["module"]) if found is not None else None
     if found is None or module is None:
         return []
-    known, name = current_frame().decisions.module_sizes.setdefault(module, {}), found["tensor"]
+    return changed_values(current_frame().decisions.module_sizes.setdefault(module, {}), found["tensor"], sizes)
+
+
+def changed_values(known: dict[str, tuple[int | None, ...]], name: str, values: Sequence[int]) -> list[int]:
+    """The positions of the values that have changed since the first time. ``known``: what is kept of those, by name."""
     before = known.get(name, ())
-    same_rank = len(before) == len(sizes)
-    known[name] = tuple(size if not same_rank or size == before[d] else None for d, size in enumerate(sizes))
-    return [d for d, size in enumerate(known[name]) if size is None]
+    same_rank = len(before) == len(values)
+    known[name] = tuple(one if not same_rank or one == before[d] else None for d, one in enumerate(values))
+    return [d for d, one in enumerate(known[name]) if one is None]
 
 
-def _module(tx: Any, text: str) -> torch.nn.Module | None:
+def named_module(tx: Any, text: str) -> torch.nn.Module | None:
+    """The module that a source is of, if it is one."""
     try:
         found = eval(text, {"L": tx.output.local_scope, "G": tx.output.global_scope})
     except Exception:  # noqa: BLE001 - a source that is no expression of the frame's variables

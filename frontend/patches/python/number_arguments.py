@@ -3,7 +3,9 @@
 Integers given as tensors: C++ would read a fake tensor as a new symbol that no result binds, which PyTorch rejects
 (``F.pad(x, (0, n))`` with a tensor n). Booleans given as comparisons of sizes: C++ accepts no SymBool, so that the
 graph would break (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``). Neither do Dynamo's lists and
-its ``max``, where Python takes a bool as the integer that it is.
+its ``max``, where Python takes a bool as the integer that it is; nor its ``str`` a number that is a symbol, as the
+index of a ``ModuleList`` may be. Lists that are compared read their tensors
+(``list(x.shape) == [n, lengths.max()]``).
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from torch._dynamo.variables import (
     SymNodeVariable,
     VariableTracker,
 )
+from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.patches.patch import Changes
@@ -44,8 +47,9 @@ def arguments_become_numbers(changes: Changes) -> None:
     changes.wrap(TensorVariable, "call_method", _of_methods)
     changes.wrap(BuiltinVariable, "call_function", _of_builtins)
     # Dynamo has bound the usual method of these when it was imported.
-    identities = {"is": BuiltinVariable(operator.is_), "is not": BuiltinVariable(operator.is_not)}
-    changes.items(compare_op_handlers, {name: one.call_function for name, one in identities.items()})
+    comparisons = {"is": operator.is_, "is not": operator.is_not, "==": operator.eq, "!=": operator.ne}
+    handlers = {name: BuiltinVariable(function).call_function for name, function in comparisons.items()}
+    changes.items(compare_op_handlers, handlers)
 
 
 @functools.cache
@@ -64,6 +68,8 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         parameters = _number_parameters(name).items()
         places = {place - 1 if isinstance(place, int) else place: make for place, make in parameters}
+        if name in _SIZES_ONE_BY_ONE:
+            args = [_size(tx, arg) for arg in args]
         return usual(self, tx, name, *_with_numbers(tx, places, args, kwargs))
 
     return call_method
@@ -75,13 +81,23 @@ def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.fn in (operator.is_, operator.is_not) and any(map(_is_bool, args)):
             args = [_decided(tx, arg) for arg in args]
+        elif self.fn in (operator.eq, operator.ne) and all(isinstance(_made(arg), BaseListVariable) for arg in args):
+            args = [_integers(tx, arg) for arg in args]
         elif self.fn in (max, min) and not kwargs:
             args = _of_one_kind(tx, [_decided(tx, arg) for arg in args])
+        elif self.fn in (str, repr) and len(args) == 1 and not kwargs:
+            args = [_number(tx, args[0])]
         elif self.fn in (operator.getitem, operator.setitem) and len(args) > 1:
             args = [args[0], _decided(tx, args[1]), *args[2:]]
         return usual(self, tx, args, kwargs)
 
     return call_function
+
+
+def _made(variable: Any) -> Any:
+    """A variable that Dynamo has made already, in the place of the lazy one around it."""
+    made = isinstance(variable, LazyVariableTracker) and variable.is_realized()
+    return variable.realize() if made else variable
 
 
 def _is_bool(variable: Any) -> bool:
@@ -159,11 +175,37 @@ def _integers(tx: Any, variable: Any) -> Any:
     """``item()`` of an integer tensor without dims, also inside of lists; other variables unchanged."""
     one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
     if isinstance(one, TensorVariable):
-        return one.call_method(tx, "item", [], {}) if one.ndim == 0 and one.dtype in _INTEGERS else variable
+        if one.ndim != 0 or one.dtype not in _INTEGERS:
+            return variable
+        quotient = _quotient(tx, one.as_proxy())
+        return one.call_method(tx, "item", [], {}) if quotient is None else quotient
     if not isinstance(one, BaseListVariable):
         return variable
     items = [_integers(tx, item) for item in one.items]
     return variable if all(a is b for a, b in zip(items, one.items)) else one.clone(items=items)
+
+
+def _size(tx: Any, variable: Any) -> Any:
+    """The number for a tensor that is a quotient of sizes; other variables unchanged."""
+    one = _made(variable)
+    quotient = _quotient(tx, one.as_proxy()) if isinstance(one, TensorVariable) else None
+    return variable if quotient is None else quotient
+
+
+def _quotient(tx: Any, proxy: Any) -> Any:
+    """The number that is in the result of ``torch.div(n, 8, rounding_mode="trunc")``, a tensor: of sizes it is no
+    unbacked symbol, but a quotient. None for any other tensor."""
+    node = proxy.node
+    if node.target is not torch.div or node.kwargs.get("rounding_mode") not in ("trunc", "floor"):
+        return None
+    values: list[Any] = [one.meta.get("example_value") if isinstance(one, torch.fx.Node) else one for one in node.args]
+    numbers = len(values) == 2 and all(isinstance(one, (int, torch.SymInt)) for one in values)
+    if not numbers or not statically_known_true(values[0] >= 0) or not statically_known_true(values[1] > 0):
+        return None  # of a negative number the two modes differ
+    if all(isinstance(one, int) for one in values):
+        return VariableTracker.build(tx, values[0] // values[1])
+    args = tuple(torch.fx.Proxy(one, proxy.tracer) if isinstance(one, torch.fx.Node) else one for one in node.args)
+    return wrap_fx_proxy(tx, tx.output.create_proxy("call_function", operator.floordiv, args, {}))
 
 
 def _truth_value(tx: Any, variable: Any) -> Any:
@@ -176,5 +218,14 @@ def _truth_value(tx: Any, variable: Any) -> Any:
     return VariableTracker.build(tx, bool(one.evaluate_expr(tx.output)))
 
 
+def _number(tx: Any, variable: Any) -> Any:
+    """A constant for a symbol that does not depend on data, by a guard; other variables unchanged."""
+    one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
+    if not isinstance(one, SymNodeVariable) or free_unbacked_symbols(one.sym_num):
+        return variable
+    return VariableTracker.build(tx, one.evaluate_expr(tx.output))
+
+
+_SIZES_ONE_BY_ONE = frozenset(("view", "reshape", "expand", "repeat", "tile"))  # methods that take sizes as arguments
 _NONE: Mapping[int | str, _Make] = {}
 _MAKERS = ((("int", "SymInt", "str"), _integers), (("bool",), _truth_value))  # "str": padding="same" for convolutions
