@@ -401,9 +401,14 @@ def _evaluated(condition: Any, values: Mapping[Any, Any]) -> bool | None:
 
 
 def _compares_to_zero_or_one(condition: Any) -> bool:
-    """Whether a condition compares with 0 or 1; ``n < 2`` does too."""
-    special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
-    return isinstance(condition, sympy.core.relational.Relational) and any(one in special for one in condition.args)
+    """Whether a condition compares with 0 or 1. ``n < 2`` and ``2 <= n`` do too; ``2 < n`` compares with 2."""
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):
+        return any(one in (0, 1) for one in condition.args)
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return False
+    is_strict = isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan))
+    least, most = (condition.gts, condition.lts) if is_strict else (condition.lts, condition.gts)
+    return least in (0, 1, 2) or most in (0, 1)  # the other side is at least ``least``, or at most ``most``, or not
 
 
 def _much_larger(values: Mapping[Any, Any]) -> dict[Any, Any]:

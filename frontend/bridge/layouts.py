@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 
@@ -26,3 +29,12 @@ def elementwise_order(*tensors: torch.Tensor) -> list[int]:
 
     order, _ = compute_elementwise_output_logical_to_physical_perm(*tensors, _skip_checks=True)
     return list(order)
+
+
+def guard_strides_of_reshape(tensor: torch.Tensor, shape: Sequence[Any]) -> None:
+    """Guards on each condition by which eager mode finds whether a tensor has strides in another shape, which may hold
+    one -1: then ``reshape`` returns a view."""
+    from torch._prims_common import infer_size
+    from torch._subclasses.fake_impls import _compute_stride
+
+    _compute_stride(tensor.shape, tensor.stride(), infer_size(tuple(shape), tensor.numel()))

@@ -174,6 +174,10 @@ def _of_learnt_channels(_: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, *
     return torch.empty_like(x), x.new_empty(scale.shape), x.new_empty(scale.shape)
 
 
+def _contiguous_like(x: torch.Tensor, *_: Any, **how: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
 def _squeezed_copy(x: torch.Tensor, *dim: Any) -> torch.Tensor:
     """With guards on sizes of 1, as for the view. PyTorch's rule, in C++, drops no dim of a symbolic size."""
     return x.squeeze(*dim).clone(memory_format=torch.contiguous_format)
@@ -211,6 +215,12 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.randint.generator: _drawn_integers,
     aten.randint.low_generator: _drawn_integers,
     aten.normal.float_float: _drawn,
+    aten._standard_gamma.default: _contiguous_like,
+    aten._standard_gamma_grad.default: _contiguous_like,
+    aten._sample_dirichlet.default: _contiguous_like,
+    aten._dirichlet_grad.default: _contiguous_like,
+    aten.binomial.default: _contiguous_like,
+    aten.poisson.default: _contiguous_like,
     aten._pack_padded_sequence.default: _packed,
     aten.native_group_norm.default: group_norm_sizes,
     **dict.fromkeys((aten.squeeze_copy.default, aten.squeeze_copy.dim, aten.squeeze_copy.dims), _squeezed_copy),

@@ -15,6 +15,7 @@ from symshape.frontend.decompositions.complex_numbers import copied, joined, sil
 from symshape.frontend.decompositions.cross_products import cross
 from symshape.frontend.decompositions.distances import cdist_backward, cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
+from symshape.frontend.decompositions.filled_tensors import full_like_in_format
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
@@ -219,6 +220,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
 
 # Operator, what makes a decomposition of the one that it has. Applied in this order.
 CHANGED: tuple[tuple[Any, Wrap], ...] = (
+    (aten.full_like.default, full_like_in_format),
     (aten._to_copy.default, to_complex),
     (aten.silu.default, silu),
     (aten.logsumexp.default, logsumexp_of_empty_dims),

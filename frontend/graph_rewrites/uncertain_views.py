@@ -8,7 +8,7 @@ the frame is analysed again, with guards on the sizes that decide it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.bridge.layouts import guard_strides_of_reshape
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, holds_here
 from symshape.frontend.graph_rewrites.aliasing import changed_operands, storages
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, call_site, current_frame
@@ -93,11 +94,17 @@ def _shows(graph: torch.fx.Graph, pair: Set[Any], later: list[_Uses]) -> bool:
     return False
 
 
-def guard_view_sizes(name: str, args: Any) -> None:
+def guard_view_sizes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Guards on everything that decides whether such a call (of the function or method ``name``) returns views: which
-    sizes are 1, and which neighbouring dims are contiguous with each other."""
+    sizes are 1, which neighbouring dims are contiguous with each other, and whether a new shape splits what is not."""
     for x in _operands(name, args):
         _guard_view_sizes(x)
+    if name == "reshape":
+        shape = (*args[1:], *kwargs.values())
+        guard_strides_of_reshape(args[0], shape[0] if isinstance(shape[0], Sequence) else shape)
+    elif name == "reshape_as":
+        (other,) = (*args[1:], *kwargs.values())
+        guard_strides_of_reshape(args[0], other.shape)
 
 
 def _guard_view_sizes(x: torch.Tensor) -> None:

@@ -97,7 +97,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                 refuse_lost_kernel(node.target, may_probe(), args, kwargs)
                 run = functools.partial(usual, graph, node, args, kwargs, module)
                 if site in frame.decisions.views:
-                    guard_view_sizes(site[0], args)
+                    guard_view_sizes(site[0], args, kwargs)
                 own_length = site in frame.decisions.own_lengths
                 result = run() if own_length else run_numbered(graph, node, (args, kwargs), run)
                 if not isinstance(node.target, torch._ops.HigherOrderOperator):

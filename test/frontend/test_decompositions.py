@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
 import symshape
+from symshape.tools.measure import Graphs
 
 SIZES = [(1, 1), (2, 3), (33, 7)]
 
@@ -589,3 +591,32 @@ def test_shuffled_channels_have_memory_of_their_own(gradient: bool) -> None:
             for actual, expected in zip(compiled(x), shuffled(x)):
                 torch.testing.assert_close(actual, expected)
                 assert actual.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def _interleaved(x: torch.Tensor) -> torch.Tensor:
+    y, turn = torch.zeros_like(x), torch.ones(x.shape[1], 4)[None, :, None]
+    y[..., ::2] = x[..., ::2] * turn
+    y[..., 1::2] = x[..., 1::2] * turn
+    return y
+
+
+def _filled(x: torch.Tensor) -> list[torch.Tensor]:
+    formats = (torch.channels_last, torch.contiguous_format, torch.preserve_format)
+    made = [torch.full_like(x, 2, memory_format=one, dtype=torch.int8) for one in formats]
+    return [x * x, *made, *(torch.zeros_like(x.mT, memory_format=one) for one in formats)]
+
+
+@pytest.mark.parametrize("function", [_interleaved, _filled])
+def test_filled_tensors_ask_for_no_sizes(function: Callable[..., Any]) -> None:
+    compiled = symshape.compile(function, fullgraph=True)
+    with Graphs() as made:
+        for n in (5, 0, 1, 2, 7):
+            ours, theirs = (torch.ones(2, n, 3, 8).requires_grad_() for _ in range(2))
+            actual, expected = compiled(ours), function(theirs)
+            torch.testing.assert_close(actual, expected)
+            for found, wanted in zip(actual, expected):
+                assert n == 0 or found.stride() == wanted.stride()
+            (actual if function is _interleaved else actual[0]).sum().backward()
+            (expected if function is _interleaved else expected[0]).sum().backward()
+            torch.testing.assert_close(ours.grad, theirs.grad)
+    assert made.read().graphs == 1

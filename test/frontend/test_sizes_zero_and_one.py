@@ -629,6 +629,39 @@ def test_a_write_shows_in_what_is_a_view_at_some_sizes(fn: Callable[..., Any], g
     assert made.read().graphs <= graphs
 
 
+def _pairs(x: torch.Tensor) -> Any:
+    y = x.permute(1, 2, 0).reshape(-1, 2)  # a view if x.size(0) is 2
+    y.mul_(2)
+    return y + 0
+
+
+def _pairs_by_name(x: torch.Tensor) -> Any:
+    y = torch.reshape(x.permute(1, 2, 0), shape=(-1, 2))
+    x.add_(1)
+    return y + 0
+
+
+def _pairs_like_another(x: torch.Tensor) -> Any:
+    y = x.permute(1, 2, 0).reshape_as(x.new_empty(x.numel() // 2, 2))
+    return y, x
+
+
+@pytest.mark.parametrize("fn", [_pairs, _pairs_by_name, _pairs_like_another])
+@pytest.mark.parametrize("first", [2, 4])
+def test_a_write_shows_in_what_is_a_view_in_some_shapes(fn: Callable[..., Any], first: int) -> None:
+    compiled = symshape.compile(fn, fullgraph=True)
+    with Graphs() as made:
+        for rows, columns in ((first, 5), (2, 7), (4, 3), (6, 5), (8, 2), (2, 3)):
+            x = torch.arange(1.0, 1 + 4 * rows * columns).view(rows, columns, 4)
+            ours, theirs = x.clone(), x.clone()
+            found, expected = compiled(ours), fn(theirs)
+            torch.testing.assert_close((found, ours), (expected, theirs), rtol=0, atol=0)
+            if fn is _pairs_like_another:
+                assert found[0].stride() == expected[0].stride()
+                assert (found[0].data_ptr() == ours.data_ptr()) == (rows == 2)
+    assert made.read().graphs <= 3
+
+
 def copied_into_columns(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     doubled = x * 2
     doubled[:, :3].copy_(y)
