@@ -16,7 +16,13 @@ from typing import Any
 import torch
 
 from symshape.errors import OffsetsError, with_text
-from symshape.runtime.torch_c import active_fake_mode, dispatch_modes, is_differentiating_forward, user_lines
+from symshape.runtime.torch_c import (
+    active_fake_mode,
+    dispatch_modes,
+    expects_fake_results,
+    is_differentiating_forward,
+    user_lines,
+)
 
 # In a node's ``meta``: what eager mode calls in the place of the node's function; None if it does nothing there.
 EAGER_FORM = "symshape_eager_form"
@@ -29,7 +35,9 @@ def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Call
     no memory there, or no tangent."""
 
     def call(*args: Any) -> Any:
-        if is_differentiating_forward() or dispatch_modes() and active_fake_mode() is not None:
+        if is_differentiating_forward():
+            return gm(*args)
+        if dispatch_modes() and active_fake_mode() is not None and not expects_fake_results():
             return gm(*args)
         try:
             return run(*args)

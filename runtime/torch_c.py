@@ -14,6 +14,7 @@ import torch.autograd.forward_ad as forward_ad
 import torch.autograd.profiler as profiler
 import torch.utils._device as device_modes
 from torch._C._dynamo import guards
+from torch._guards import TracingContext
 from torch._guards import active_fake_mode as active_fake_mode
 from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
@@ -197,6 +198,13 @@ def versions_of(values: Sequence[Any]) -> tuple[int, ...] | None:
 def is_differentiating_forward() -> bool:
     """Whether a ``dual_level`` is entered: a tensor may have a tangent."""
     return forward_ad._current_level >= 0
+
+
+def expects_fake_results() -> bool:
+    """Whether a part of a split graph is called for the fake inputs of the next part: AOTAutograd answers the first
+    call of what it has compiled with fake results (``torch/_dynamo/backends/distributed.py``)."""
+    context = TracingContext.try_get()
+    return context is not None and context.fakify_first_call
 
 
 def is_profiling() -> bool:

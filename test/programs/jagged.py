@@ -20,8 +20,7 @@ BATCHES = ((3, 5, 2), (7, 1, 4, 11, 2), (4, 0, 7), (0, 0, 3, 0), (6, 6), (9,), (
 class Jagged:
     """A program of one nested tensor and dense ones. ``dense``: what else it takes, for a number of rows.
     ``gradient``: eager mode has one. ``nonempty``: eager mode refuses a batch without elements. ``several``: it asks
-    whether there is one row, and so there is a graph for that. ``empties``: its gradient, by PyTorch's formula, asks
-    whether there is an element: another graph. ``calls``: what stays of PyTorch's own operators.
+    whether there is one row, and so there is a graph for that. ``calls``: what stays of PyTorch's own operators.
     ``reference``: the same without nested tensors inside, where eager mode has no rule."""
 
     name: str
@@ -30,7 +29,6 @@ class Jagged:
     gradient: bool = True
     nonempty: bool = False
     several: bool = False
-    empties: bool = False
     calls: tuple[str, ...] = ()
     reference: Callable[..., Any] | None = None
 
@@ -256,7 +254,7 @@ JAGGED = (
     J("heads, split and joined", lambda x: heads(x).transpose(1, 2).flatten(-2) * 2),
     J("outer product of each element", lambda x: x.unsqueeze(-1) * x.unsqueeze(-2)),
     J("zeros and ones like it", lambda x: torch.zeros_like(x) + torch.ones_like(x) * x),
-    J("product of the dense dim", lambda x: x.prod(-1), empties=True, reference=of_values(lambda v: v.prod(-1))),
+    J("product of the dense dim", lambda x: x.prod(-1), reference=of_values(lambda v: v.prod(-1))),
     J("argmax of the dense dim", lambda x: x.argmax(-1), gradient=False, calls=("argmax",)),
     J("all of the dense dim", lambda x: torch.isfinite(x).all(-1), gradient=False),
     J("norm over the ragged dim", lambda x: (x * x).sum(1).sqrt(), gradient=False),
@@ -316,13 +314,12 @@ RULES = (
         lambda x: x.std(2, keepdim=True),
         reference=of_values(lambda v: v.std(1, keepdim=True)),
     ),
-    J("cumsum of the ragged dim", lambda x: x.cumsum(1), empties=True, reference=in_rows(lambda row: row.cumsum(0))),
-    J("cumsum of the dense dim", lambda x: x.cumsum(-1), empties=True, reference=of_values(lambda v: v.cumsum(-1))),
+    J("cumsum of the ragged dim", lambda x: x.cumsum(1), reference=in_rows(lambda row: row.cumsum(0))),
+    J("cumsum of the dense dim", lambda x: x.cumsum(-1), reference=of_values(lambda v: v.cumsum(-1))),
     J("logsumexp of the ragged dim", lambda x: x.logsumexp(1), reference=of_rows(lambda row: row.logsumexp(0))),
     J(
         "logsumexp of the dense dim",
         lambda x: x.logsumexp(-1),
-        empties=True,
         reference=of_values(lambda v: v.logsumexp(-1)),
     ),
     J("log_softmax of the ragged dim", lambda x: x.log_softmax(1), reference=in_rows(lambda row: row.log_softmax(0))),
@@ -337,7 +334,7 @@ RULES = (
         lambda x: x.mean((1, 2), keepdim=True),
         reference=of_rows(lambda row: row.mean((0, 1), True)),
     ),
-    J("product of the ragged dim", lambda x: x.prod(1), empties=True, reference=of_rows(lambda row: row.prod(0))),
+    J("product of the ragged dim", lambda x: x.prod(1), reference=of_rows(lambda row: row.prod(0))),
     J(
         "norm of the ragged dim",
         lambda x: x.double().norm(dim=1) + 1,

@@ -13,7 +13,7 @@ import pytest
 from ddp_programs import PROGRAMS, WORLD
 
 SCRIPT = Path(__file__).parent / "ddp_programs.py"
-FAST = ("compiled outside",)
+FAST = ("compiled outside", "small buckets")
 LONG = tuple(name for name in PROGRAMS if name not in FAST)
 SECONDS = 300
 

@@ -91,18 +91,21 @@ def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
     def call(variable: Any, tx: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         preserves = kwargs.get("preserve_rng_state")
         may_draw = preserves is None or not preserves.is_python_constant() or preserves.as_python_constant()
-        wrap, bodies = variable.create_wrapped_node, []
+        wrap, bodies = type(variable).create_wrapped_node, []
 
         def create(*inner: Any, **named: Any) -> Any:
-            made = wrap(*inner, **named)
+            made = wrap(variable, *inner, **named)
             bodies.append(made[4])
             return made
 
+        outer = vars(variable).get("create_wrapped_node")  # of a checkpoint around this one, which is the same variable
         variable.create_wrapped_node = create
         try:
             result = usual(variable, tx, args, kwargs)
         finally:
             del variable.create_wrapped_node
+            if outer is not None:
+                variable.create_wrapped_node = outer
         for draws, writes in map(_effects, bodies):
             if draws and not may_draw:
                 _break("checkpoint with preserve_rng_state=False", "it draws new numbers in backward")
