@@ -388,7 +388,7 @@ def _built(x: torch.Tensor) -> torch.Tensor:
 def _spreads(x: torch.Tensor) -> torch.Tensor:
     """Of a single element NaN, or 0 where nothing is subtracted from the count."""
     means = torch.std_mean(x[1])[1] + torch.var_mean(x[2])[1]
-    return x[0].var(correction=0) + x[0].std(correction=0) * means + x[1:2].var() + x[:, :1].std()
+    return x[0].var(correction=0) + x[0].std(correction=0) * means + x[1:2].var() + x[:1].std()
 
 
 def _spectra(x: torch.Tensor) -> torch.Tensor:
