@@ -1,4 +1,4 @@
-# make demo    T5 generates text at many sizes                make test    16 minutes on two cores
+# make demo    T5 generates text at many sizes                make test    20 minutes on two cores
 # make fuzz    random programs: N=1000                         make test-all  what is marked as long too: the double
 # make lint    style, types, import rules, pages of docs/reference   make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations

@@ -32,7 +32,8 @@ _OURS = "Runtime assertion failed"  # the tracer's words for what it asserts of 
 def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
     """``run``, compiled from a Dynamo graph, with its errors; it is called with the graph's inputs. Under a
     FakeTensorMode or a ``dual_level``, which Dynamo's guards do not see, the graph itself: what ``run`` allocates has
-    no memory there, or no tangent."""
+    no memory there, or no tangent. Not where DDP asks ``run`` for fake results while it compiles the parts of a
+    graph."""
 
     def call(*args: Any) -> Any:
         if is_differentiating_forward():
