@@ -232,6 +232,20 @@ def test_matrices_of_known_sizes_are_unrolled_whole() -> None:
         assert form.division.lane is not None and not any(dim.size.as_int() for dim in form.kernel.dims)
 
 
+def test_what_follows_a_stack_is_unrolled_with_it() -> None:
+    """However much it is: each of the elements is computed once either way."""
+
+    def heavy(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(torch.stack([x * i + i for i in range(12)], -1)).tanh()
+
+    report = symshape.explain(heavy, torch.randn(6))
+    (kernel,) = report.graphs[0].kernels
+    assert [dim.name for dim in forms_of(kernel.loops, WIDE)[0].kernel.dims] == ["d0"]
+    for n in (6, 1, 0, 101):
+        x = torch.randn(n)
+        torch.testing.assert_close(report.run(x), heavy(x))
+
+
 def _joined(cache: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     """Rotated keys behind those of earlier positions."""
     return torch.cat([cache, _pairs(x, c, s)], 1)

@@ -181,7 +181,7 @@ def _without_small(kernel: LoopKernel, most: int = interleave.MOST) -> LoopKerne
         pays = size < 8 or size == 8 and dim.reduced or different
         if pays and (dim.reduced or plan.lane == position):
             smaller = unrolled(kernel, position, size)
-            affordable = max(_MOST_TWICE, 3 * cost(plan) if different else 0)
+            affordable = max(_MOST_TWICE, size * cost(plan) if different else 0)
             if smaller is not None and cost(schedule(smaller)) <= affordable:
                 return _without_small(smaller, most // size)
     return kernel
