@@ -15,7 +15,6 @@ from symshape.codegen.cpu.emit.long_conversions import float_of_long
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.vector_math import functions as vector_math
 from symshape.errors import KernelError
-from symshape.prover.numbers.expr import Expr
 
 Operation = Callable[[State, Instr, list[str], str, bool], str]  # (state, instruction, names, element type, uniform)
 
@@ -142,7 +141,7 @@ OPERATIONS: dict[str, Operation] = {
 def index(state: State, instr: Instr) -> Value:
     """An index expression: uniform, affine in the lane number, or per lane."""
     assert instr.address is not None
-    stride = Expr.const(0) if state.lane is None else instr.address.coefficient(state.lane)
+    stride = state.stride(instr.address)
     step = None if stride is None else stride.as_int()
     if step is None:
         return Value(per_lane(state, instr.address), "index", uniform=False)

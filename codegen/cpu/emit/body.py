@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
-from symshape.codegen.cpu.emit import rows_along_lanes, split, transpose
+from symshape.codegen.cpu.emit import packed_rows, rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.emit.index_arithmetic import scalar, truncated, truncated_rest
 from symshape.codegen.cpu.emit.state import State
@@ -145,7 +145,8 @@ class Body:
 
         def loop(first: str, last: str, copies: int, full: bool) -> None:
             self.copies, self.full = copies, full
-            state.writer.loop((first, last, state.constant(copies * state.width, "i64")), [], vectors)
+            step = packed_rows.rows_per_vector(state, layout) if layout.packed else ""
+            state.writer.loop((first, last, step or state.constant(copies * state.width, "i64")), [], vectors)
 
         if not layout.peeled:
             full = layout.full(state.width) and self.pieces is None
@@ -238,6 +239,8 @@ class Body:
         """Calls body(k) for each vector of the unit."""
         if self.layout.lane is None or self.layout.across:
             return [body(0)]
+        if self.layout.packed:
+            return [packed_rows.vector_of_rows(self.state, self.layout, self.position, self.end, body)]
         return side_by_side(
             self.state, self.layout.lane, self.position, self.end, body, copies=self.copies, full=self.full
         )

@@ -111,17 +111,17 @@ def _is_rounded_up(state: State, left: str, right: str, divisor: int | None) -> 
 
 
 def per_lane(state: State, expr: Expr) -> str:
-    """The expression as a vector of i64, for expressions that are not affine in the lane dim."""
+    """The expression as a vector of i64, for expressions that are not affine in the lane number."""
     assert state.lane is not None
-    if state.lane not in expr.symbols:
+    if not state.varies(expr):
         return state.broadcast(scalar(state, expr), "i64")
-    coefficient = expr.coefficient(state.lane)
-    if coefficient is not None:
-        return state.along(scalar(state, expr), scalar(state, coefficient), "i64")
+    strides = state.lane_strides(expr)
+    if strides is not None:
+        return _binary(state, "arith.addi", state.broadcast(scalar(state, expr), "i64"), lane_offsets(state, strides))
     uniform = Expr.const(0)
     varying: list[str] = []
     for factor, atoms in expr.terms:
-        inside = [atom for atom in atoms if state.lane in _symbols(atom)]
+        inside = [atom for atom in atoms if state.varies(_expr(atom))]
         outside = Expr.const(factor)
         for atom in atoms:
             if atom not in inside:
@@ -135,8 +135,14 @@ def per_lane(state: State, expr: Expr) -> str:
     return reduce(lambda left, right: _binary(state, "arith.addi", left, right), varying)
 
 
-def _symbols(atom: Symbol | Function) -> frozenset[str]:
-    return frozenset({atom.name}) if isinstance(atom, Symbol) else atom.symbols
+def lane_offsets(state: State, strides: dict[str, Expr]) -> str:
+    """What each lane adds to an address in lane 0, for the strides along the dims that run along the lanes."""
+    parts = []
+    for name, stride in strides.items():
+        if stride.as_int() != 0:
+            step, place = state.broadcast(scalar(state, stride), "i64"), state.place(name)
+            parts.append(place if stride.as_int() == 1 else _binary(state, "arith.muli", step, place))
+    return reduce(lambda left, right: _binary(state, "arith.addi", left, right), parts or [state.splat(0, "i64")])
 
 
 def _expr(atom: Symbol | Function) -> Expr:
@@ -155,7 +161,7 @@ def _product(state: State, factors: list[str], outside: Expr) -> str:
 
 def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
     if isinstance(atom, Symbol):
-        return state.along(state.symbols[atom.name], state.constant(1, "i64"), "i64")
+        return _binary(state, "arith.addi", state.broadcast(state.symbols[atom.name], "i64"), state.place(atom.name))
     arguments = [per_lane(state, argument) for argument in atom.args]
     operation = _EXTREMUM.get(atom.kind)
     if operation:
@@ -165,13 +171,13 @@ def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
         is_rest = atom.kind == "mod"
         number = state.constant(divisor - 1, "i64") if is_rest else _log2(state, divisor)
         return _binary(state, "arith.andi" if is_rest else "arith.shrsi", arguments[0], state.broadcast(number, "i64"))
-    quotient = _floor_divide_lanes(state, *arguments)
+    quotient = floor_divide_lanes(state, *arguments)
     if atom.kind == "floordiv":
         return quotient
     return _binary(state, "arith.subi", arguments[0], _binary(state, "arith.muli", quotient, arguments[1]))
 
 
-def _floor_divide_lanes(state: State, left: str, right: str) -> str:
+def floor_divide_lanes(state: State, left: str, right: str) -> str:
     """Floor division via f64: exact for magnitudes below 2**51, as all addresses are; x86 has no vector integer
     division."""
     pure, double = state.writer.pure, state.vector("f64")

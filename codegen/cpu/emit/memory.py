@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symshape.analysis.loops import Instr
-from symshape.codegen.cpu.emit import types
+from symshape.codegen.cpu.emit import packed_rows, types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
@@ -18,7 +18,7 @@ def load(state: State, instr: Instr) -> Value:
     """The element at the address; 0 in lanes where the mask is false."""
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
-    stride = Expr.const(0) if state.lane is None else instr.address.coefficient(state.lane)
+    stride = state.stride(instr.address)
     scalars, vectors = _conditions(state, instr.mask)
     pointer = state.pointers[instr.arg]
     if stride is not None and stride.as_int() == 0 and not vectors:
@@ -27,6 +27,8 @@ def load(state: State, instr: Instr) -> Value:
     if instr in state.groups and state.mask is None:
         return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
     mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
+    if state.packed is not None and (stride is None or stride.as_int() != 1):
+        return _of_packed(state, instr, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
     if stride is not None and stride.as_int() in (1, -1):
         some = scalars if not vectors else _any(state, mask)
         read = _contiguous if stride.as_int() == 1 else _backward
@@ -117,7 +119,7 @@ def store(state: State, instr: Instr, value: Value) -> None:
     name = state.lanes(value)
     if dtype == "i1":
         name = pure(f"arith.extui {name} : {bools} to {vector}")
-    stride = instr.address.coefficient(state.lane)
+    stride = state.stride(instr.address)
     if stride is not None and stride.as_int() == 1:
         address = _contiguous_address(state, pointer, instr.address, dtype)
         store_vector(state, name, address, vector, align)
@@ -250,7 +252,7 @@ def _conditions(state: State, mask: tuple[Expr, ...]) -> tuple[str, list[str]]:
         constant = expr.as_int()
         if constant is not None and constant >= 0:
             continue
-        stride = Expr.const(0) if state.lane is None else expr.coefficient(state.lane)
+        stride = state.stride(expr)
         step = None if stride is None else stride.as_int()
         if step == 0:
             zero = state.constant(0, "i64")
@@ -320,8 +322,32 @@ def _elements(state: State, pointer: str, offsets: str, dtype: str) -> str:
 def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -> str:
     """The address of lane 0, as (rest) + lane dim, so that the rest is hoisted out of the vector loop."""
     assert state.lane is not None
+    if state.packed is not None:
+        return element(state, pointer, scalar(state, address), dtype)
     rest = element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
     return element(state, rest, state.symbols[state.lane], dtype)
+
+
+def _of_packed(state: State, instr: Instr, conditions: list[str]) -> Value:
+    """A load of packed rows whose elements are not contiguous."""
+    assert instr.address is not None
+    address, dtype, pointer = instr.address, state.kernel.args[instr.arg].dtype, state.pointers[instr.arg]
+
+    def gather() -> str:
+        addresses = _elements(state, pointer, per_lane(state, address), dtype)
+        return _gather(state, addresses, dtype, _all(state, conditions), far=False)
+
+    strides = state.lane_strides(address)
+    if strides is None:
+        return Value(gather(), dtype, uniform=False)
+    first = element(state, pointer, scalar(state, address), dtype)
+
+    def read(offset: str, mask: str) -> str:
+        text = _masked_load(state, element(state, first, offset, dtype), mask, dtype)
+        return state.writer.pure(text, at_least=state.writer.depth)
+
+    found = packed_rows.permuted(state, strides, dtype, conditions, read, gather)
+    return Value(found, dtype, uniform=False)
 
 
 def _any(state: State, mask: str | None) -> str:

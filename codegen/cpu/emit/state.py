@@ -10,6 +10,8 @@ from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.writer import Writer
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.interleave import Member
+from symshape.codegen.cpu.schedule.packed_rows import lane_stride
+from symshape.prover.numbers.expr import Expr
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,18 @@ class Value:
         return self.uniform or self.stride != 0
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Whole rows that share a vector. ``sizes``: of the inner dims, outermost first. ``places``: for the lane dim,
+    whose indices are rows, and for each inner dim, what each lane adds to the index in lane 0 (vectors of i64).
+    ``active``: the lanes of as many rows as fit; ``full``: an i1, whether there are as many."""
+
+    sizes: dict[str, Expr]
+    places: dict[str, str]
+    active: str
+    full: str
+
+
 @dataclass
 class State:
     """The emitter's state inside one kernel body.
@@ -39,7 +53,7 @@ class State:
     computed at a time. ``mask``: the active lanes, None if all are; ``whole``: an i1, whether all are.
     ``uniform_depth``: the depth of the innermost region around the vector loop, where scalar loads go. ``error``: the
     address of the error slot, "" without one. ``safe``: memory that may always be read, for inactive lanes.
-    ``workspace``: the address of the workspace of split reductions.
+    ``workspace``: the address of the workspace of split reductions. ``packed``: see `Packed`.
     """
 
     writer: Writer
@@ -56,12 +70,35 @@ class State:
     workspace: str = ""
     shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
     groups: Mapping[Instr, Member] = field(default_factory=dict)  # accesses that are made together, see `interleave`
+    packed: Packed | None = None
     waiting: dict[int, dict[int, str]] = field(default_factory=dict)  # what is to be stored together: group -> values
 
     @property
     def width(self) -> int:
         """Lanes per vector."""
         return self.target.lanes
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether the expression depends on the lane."""
+        names = (self.lane,) if self.packed is None else self.packed.places
+        return not expr.symbols.isdisjoint(names)
+
+    def lane_strides(self, expr: Expr) -> dict[str, Expr] | None:
+        """The coefficients of the dims that run along the lanes; None if the expression is not affine in them."""
+        names = ([] if self.lane is None else [self.lane]) if self.packed is None else self.packed.places
+        found = {name: expr.coefficient(name) for name in names}
+        return None if None in found.values() else {name: one for name, one in found.items() if one is not None}
+
+    def place(self, name: str) -> str:
+        """What each lane adds to the index of a dim that runs along the lanes."""
+        return self.iota() if self.packed is None else self.packed.places[name]
+
+    def stride(self, expr: Expr) -> Expr | None:
+        """What each lane adds to the expression's value in the lane before; None if that is not one number."""
+        strides = self.lane_strides(expr)
+        if strides is None or self.lane is None:
+            return None if strides is None else Expr.const(0)
+        return strides[self.lane] if self.packed is None else lane_stride(strides, self.packed.sizes, self.lane)
 
     def vector(self, type_: str) -> str:
         """The vector type of an element type."""

@@ -16,7 +16,8 @@ class Target:
     lanes). ``converts_f16``: there are instructions that convert between f16 and f32. ``level``: the instructions that
     LLVM may use, see `symshape/machine/instruction_sets.py`. ``fma``: ``math.fma`` is an instruction, else a call.
     ``gathers``: one instruction that reads an address per lane is faster than a load for each. ``converts_long``: there
-    are instructions that convert vectors of 64-bit integers to floats and back."""
+    are instructions that convert vectors of 64-bit integers to floats and back. ``permutes``: of so many vectors of
+    32-bit elements, one instruction picks elements by indices known at run time."""
 
     lanes: int
     fast_masks: bool
@@ -26,6 +27,7 @@ class Target:
     fma: bool = True
     gathers: bool = True
     converts_long: bool = True
+    permutes: int = 0
 
 
 @cache
@@ -45,6 +47,7 @@ def target_of(level: str) -> Target:
         fma=arm or "fma" in has,
         gathers=not of_amd,
         converts_long=arm or wide,
+        permutes=2 if wide else 1 if "avx2" in has else 0,
     )
 
 

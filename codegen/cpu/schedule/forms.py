@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from symshape.analysis.loops import LoopKernel
+from symshape.analysis.loops import Dim, LoopKernel
 from symshape.codegen.cpu.emit import rows_along_lanes
 from symshape.codegen.cpu.emit.combiners import reduction
 from symshape.codegen.cpu.emit.moments import with_moments
 from symshape.codegen.cpu.objects.target import Target
-from symshape.codegen.cpu.schedule import interleave
+from symshape.codegen.cpu.schedule import interleave, packed_rows
 from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.broadcast_sizes import perhaps_repeated, with_more, with_ones
 from symshape.codegen.cpu.schedule.layout import Layout, layout
@@ -19,7 +19,7 @@ from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import chooses, unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
-from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts, Row
 
 _FORMS = 4  # numbers of elements of a dim of unknown size that have a form of their own
@@ -103,7 +103,11 @@ def _is_cheaper(first: LoopKernel, second: LoopKernel) -> bool:
 
 def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     """The forms of a kernel in which no broadcast is undecided, or deciding it costs nothing."""
-    kernel = _without_small(with_joined_dims(kernel))
+    whole = with_joined_dims(kernel)
+    kernel = _without_small(whole)
+    packed = _packed_instead(whole, kernel, target)
+    if packed is not None:
+        return [packed]
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
     found = _usual(kernel, plan, usual, width)
@@ -119,7 +123,7 @@ def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
         if usual.lane is not None and usual.copies > 1 and reduced:
             narrow = layout(kernel, plan, width, narrow=True)
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
-    found += _long(kernel, plan, usual, width)
+    found = [found[0], *_packed(kernel, target), *found[1:], *_long(kernel, plan, usual, width)]
     return [form for form in found if not form.is_settled and not _is_excluded(form, kernel)]
 
 
@@ -199,6 +203,41 @@ def _small(kernel: LoopKernel, position: int | None, counts: Iterable[int], widt
         assert position is not None
         bounds = ((kernel.dims[position].size, count, count),)
         yield Form(f"_{kernel.dims[position].name}_{count}", smaller, plan, layout(smaller, plan, width), bounds)
+
+
+def _packed(kernel: LoopKernel, target: Target) -> Iterator[Form]:
+    """Forms with several short rows in a vector."""
+    if not target.permutes or cost(schedule(kernel)) > _MOST_TWICE:
+        return
+    for rows, inner in packed_rows.candidates(kernel):
+        bounds = ((product(dim.size for dim in inner), 1, target.lanes - 1), (rows.size, 2, None))
+        yield replace(_packed_form(kernel, rows, inner), suffix=f"_packed_{len(inner)}", bounds=bounds)
+
+
+def _packed_form(kernel: LoopKernel, rows: Dim, inner: Sequence[Dim]) -> Form:
+    plan = schedule(kernel, lane=kernel.dims.index(rows))
+    return Form("", kernel, plan, layouts.packed(kernel, rows, inner))
+
+
+def _packed_instead(kernel: LoopKernel, smaller: LoopKernel, target: Target) -> Form | None:
+    """The kernel with several rows of a known length in a vector, if that costs less than ``smaller``, where rows may
+    be unrolled."""
+    points = [product(dim.size for dim in one.dims) for one in (kernel, smaller)]
+    plan = schedule(smaller)
+    if not target.permutes or points[1] == 0 or plan.lane is None:
+        return None
+    count = points[0].exact_quotient(points[1])
+    if count is None or count.as_int() is None:
+        return None
+    division = layout(smaller, plan, target.lanes)
+    shuffled = {instr: member.stride for instr, member in division.groups.items()}
+    lane, number = smaller.dims[plan.lane], count.as_int() or 1
+    least = packed_rows.cost_of_others(smaller, lane, number, shuffled, target.lanes)
+    for rows, inner in packed_rows.candidates(kernel):
+        found = packed_rows.cost(kernel, rows, inner, target)
+        if found is not None and found < least:
+            return _packed_form(kernel, rows, inner)
+    return None
 
 
 def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iterator[Form]:

@@ -48,7 +48,8 @@ class Layout:
     reduced dim that may be split into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop of their own,
     without masks; the remainder of a row has another. ``groups``: see `interleave`. ``rows``: the parallel dim of which
     a unit covers as many indices as a vector has lanes, one after the other, see `rows_along_lanes`. ``most``: an upper
-    bound of the lane dim's size, if the form has one. ``staged``: every sweep is split, see `staged`."""
+    bound of the lane dim's size, if the form has one. ``staged``: every sweep is split, see `staged`. ``packed``: the
+    inner dims that share a vector with the lane dim, see `packed`."""
 
     lane: Dim | None
     copies: int
@@ -64,6 +65,7 @@ class Layout:
     rows: Dim | None = None
     most: int | None = None
     staged: bool = False
+    packed: tuple[Dim, ...] = ()
 
     @property
     def short(self) -> bool:
@@ -129,6 +131,14 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool =
     groups = find_groups([instr for one in schedule.sweeps for instr in one.code], lane.name if lane else None)
     found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule, groups=groups)
     return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
+
+
+def packed(kernel: LoopKernel, rows: Dim, inner: Sequence[Dim]) -> Layout:
+    """A division in which a vector holds as many whole ``rows`` as it has lanes for; a row is the points of the
+    ``inner`` dims."""
+    counters = [(dim.name, dim.size) for dim in kernel.dims if dim is not rows and dim not in inner]
+    counters.append((BLOCK_INDEX, ceildiv(rows.size, _BLOCK)))
+    return Layout(rows, 1, _BLOCK, tuple(counters), None, (), None, 0, packed=tuple(inner))
 
 
 def rows_along_lanes(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
