@@ -7,12 +7,13 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
-from symshape.codegen.cpu.emit import packed_rows, rows_along_lanes, split, transpose
+from symshape.codegen.cpu.emit import lane_values, packed_rows, rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.emit.index_arithmetic import scalar, truncated, truncated_rest
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
-from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
+from symshape.codegen.cpu.schedule.lane_work import LaneWork
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, ROWS, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.schedule.pieces import Cut, Piece
 from symshape.codegen.cpu.schedule.sweep_order import Schedule
 
@@ -82,6 +83,9 @@ class Body:
             self._in_pieces(self.pieces, begin, end, inside)
             return
         self.end = end
+        if layout.work is not None:
+            self._sharing(layout.work, begin, end)
+            return
         if layout.tile is not None:
             inside = self._short if layout.short else self._tile
         if layout.block == layout.copies * state.width:
@@ -180,6 +184,38 @@ class Body:
             return []
 
         state.writer.loop((zero, rows, one), [], row)
+
+    def _sharing(self, work: LaneWork, begin: str, end: str) -> None:
+        """Writes the rows of a unit, which share the work on the lanes in [begin, end)."""
+        state, pure, name = self.state, self.state.writer.pure, work.rows.name
+        zero, one, most = (state.constant(value, "i64") for value in (0, 1, ROWS))
+        first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {most} : i64")
+        count = pure(f"arith.minsi {pure(f'arith.subi {scalar(state, work.rows.size)}, {first} : i64')}, {most} : i64")
+
+        def rows(inside: Callable[[], None]) -> None:
+            def row(index: str, _: list[str]) -> list[str]:
+                state.symbols[name] = pure(f"arith.addi {first}, {index} : i64")
+                state.uniform_depth = state.writer.depth
+                inside()
+                return []
+
+            state.writer.loop((zero, count, one), [], row)
+
+        def down() -> None:
+            state.rows = (name, state.writer.depth)
+            rows(self._stages)
+            state.rows = None
+
+        if not work.kept:
+            self._along(begin, end, down)
+            return
+        buffers = lane_values.compute(state, self.layout, begin, end)
+
+        def with_values() -> None:
+            self.given = lane_values.reload(state, buffers, begin, self.position)
+            self._stages()
+
+        rows(lambda: self._along(begin, end, with_values))
 
     def _short(self) -> None:
         """Writes row-level code and sweeps for a vector of rows, whose elements are read from, and stored to,

@@ -17,6 +17,14 @@ _LINE = 64  # bytes of a cache line
 def load(state: State, instr: Instr) -> Value:
     """The element at the address; 0 in lanes where the mask is false."""
     assert instr.address is not None
+    if state.rows is not None and not any(state.rows[0] in one.symbols for one in (instr.address, *instr.mask)):
+        with state.writer.within(state.rows[1]):
+            return _load(state, instr)
+    return _load(state, instr)
+
+
+def _load(state: State, instr: Instr) -> Value:
+    assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     stride = state.stride(instr.address)
     scalars, vectors = _conditions(state, instr.mask)

@@ -54,6 +54,8 @@ class State:
     ``uniform_depth``: the depth of the innermost region around the vector loop, where scalar loads go. ``error``: the
     address of the error slot, "" without one. ``safe``: memory that may always be read, for inactive lanes.
     ``workspace``: the address of the workspace of split reductions. ``packed``: see `Packed`.
+    ``rows``: the dim of a loop inside of the vector loop, and the depth around it, where loads go that do not vary
+    along it.
     """
 
     writer: Writer
@@ -71,6 +73,7 @@ class State:
     shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
     groups: Mapping[Instr, Member] = field(default_factory=dict)  # accesses that are made together, see `interleave`
     packed: Packed | None = None
+    rows: tuple[str, int] | None = None
     waiting: dict[int, dict[int, str]] = field(default_factory=dict)  # what is to be stored together: group -> values
 
     @property

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from symshape.analysis.loops import Dim, LoopKernel
+from symshape.analysis.loops import EFFECTS, Dim, LoopKernel
 from symshape.codegen.cpu.emit import rows_along_lanes
 from symshape.codegen.cpu.emit.combiners import reduction
 from symshape.codegen.cpu.emit.moments import with_moments
 from symshape.codegen.cpu.objects.target import Target
-from symshape.codegen.cpu.schedule import interleave, packed_rows
+from symshape.codegen.cpu.schedule import interleave, lane_work, packed_rows
 from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.broadcast_sizes import perhaps_repeated, with_more, with_ones
+from symshape.codegen.cpu.schedule.lane_work import LaneWork
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import chooses, unrolled
-from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, closure, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts, Row
@@ -111,6 +112,9 @@ def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
     found = _usual(kernel, plan, usual, width)
+    work = lane_work.find(kernel, plan) if usual.tile is None and found[-1].pieces is None else None
+    if work is not None:
+        found[0] = _sharing(kernel, plan, work, width)
     if usual.tile is not None:
         found += _thin(kernel, plan, usual, width)
     elif usual.across:
@@ -125,6 +129,15 @@ def _forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
     found = [found[0], *_packed(kernel, target), *found[1:], *_long(kernel, plan, usual, width)]
     return [form for form in found if not form.is_settled and not _is_excluded(form, kernel)]
+
+
+def _sharing(kernel: LoopKernel, plan: Schedule, work: LaneWork, width: int) -> Form:
+    """The usual form where rows share work."""
+    if work.kept:
+        (one,) = plan.sweeps
+        sinks = [instr for instr in one.code if instr.op in EFFECTS]
+        plan = replace(plan, sweeps=(closure(kernel.code, sinks, [instr.results[0] for instr in work.kept]),))
+    return Form("", kernel, plan, layouts.shared(kernel, plan, work, width))
 
 
 def _usual(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit.transpose import tile_dim
 from symshape.codegen.cpu.schedule.interleave import Member, find_groups
+from symshape.codegen.cpu.schedule.lane_work import LaneWork
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, Sweep, contiguous, weight
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum, product
 
@@ -25,6 +26,8 @@ _CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for
 _LARGE = 240  # cheap operations in an iteration that are enough to keep the CPU busy; more only spill registers
 _PEELED = 48  # cheap operations per element: above, masks do not matter
 LIGHT = 8  # the same: several vectors in one iteration cost little code, and sums wait for each other
+ROWS = 32  # that share what is computed for the lanes alone
+_SHARED_BLOCK = 512  # elements of the lane dim for which it is kept
 _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
 
 
@@ -49,7 +52,7 @@ class Layout:
     without masks; the remainder of a row has another. ``groups``: see `interleave`. ``rows``: the parallel dim of which
     a unit covers as many indices as a vector has lanes, one after the other, see `rows_along_lanes`. ``most``: an upper
     bound of the lane dim's size, if the form has one. ``staged``: every sweep is split, see `staged`. ``packed``: the
-    inner dims that share a vector with the lane dim, see `packed`."""
+    inner dims that share a vector with the lane dim, see `packed`. ``work``: what rows share, see `lane_work`."""
 
     lane: Dim | None
     copies: int
@@ -66,6 +69,7 @@ class Layout:
     most: int | None = None
     staged: bool = False
     packed: tuple[Dim, ...] = ()
+    work: LaneWork | None = None
 
     @property
     def short(self) -> bool:
@@ -139,6 +143,17 @@ def packed(kernel: LoopKernel, rows: Dim, inner: Sequence[Dim]) -> Layout:
     counters = [(dim.name, dim.size) for dim in kernel.dims if dim is not rows and dim not in inner]
     counters.append((BLOCK_INDEX, ceildiv(rows.size, _BLOCK)))
     return Layout(rows, 1, _BLOCK, tuple(counters), None, (), None, 0, packed=tuple(inner))
+
+
+def shared(kernel: LoopKernel, plan: Schedule, work: LaneWork, width: int) -> Layout:
+    """A division in which a unit has several rows, which share the ``work`` on the lanes alone."""
+    usual = layout(kernel, plan, width, tiled=False)
+    assert usual.lane is not None
+    block = _SHARED_BLOCK if work.kept else _BLOCK
+    counters = [(dim.name, dim.size) for dim in kernel.dims if dim is not work.rows and dim is not usual.lane]
+    counters += [(TILE_INDEX, ceildiv(work.rows.size, ROWS)), (BLOCK_INDEX, ceildiv(usual.lane.size, block))]
+    found = replace(usual, copies=1, block=block, counters=tuple(counters), work=work)
+    return replace(found, peeled=bool(work.kept) and _is_peeled(found, plan, False, width))
 
 
 def rows_along_lanes(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
