@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
 from symshape.frontend.bridge.operators import READ_DATA
@@ -39,12 +40,18 @@ def _seen_as_data(gm: GraphModule, placeholders: Sequence[Node]) -> list[int]:
     """The positions of those inputs. One whose memory another input shares is none of them: with its history autograd
     loses what AOTAutograd knows of the two."""
     read = [i for i, node in enumerate(placeholders) if _is_read_as_data(node)]
-    if not read:
+    if not read or not all(_has_memory(node.meta.get("example_value")) for node in gm.graph.nodes):
         return []
     written = {storage for node in gm.graph.nodes for one in changed_operands(node) for storage in storages(one)}
     shared = Counter(storage for node in placeholders for storage in set(storages(node)))
     memory = {i: list(storages(placeholders[i])) for i in read}
     return [i for i, own in memory.items() if len(own) == 1 and own[0] in written and shared[own[0]] == 1]
+
+
+def _has_memory(value: Any) -> bool:
+    """Whether each tensor of a traced value is in memory by sizes and strides, so that it can be compared."""
+    tensors = (x for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor))
+    return all(x.layout is torch.strided for x in tensors)
 
 
 def _is_read_as_data(node: Node) -> bool:
