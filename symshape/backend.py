@@ -29,6 +29,7 @@ from symshape.frontend.bridge.traced_layers import forget_traces
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.data_assignments import has_assignments, parts_between_assignments, run_parts
+from symshape.frontend.graph_rewrites.data_writes import take_data
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.nested_results import take_results_apart
@@ -140,6 +141,7 @@ def _compiled_dynamo_graph(
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     start_caching(traced_env_of(gm))
     _rewrite_before_tracing(gm, graphs.timings)
+    example_inputs, give_data = take_data(gm, example_inputs)
     restore_layouts = take_layouts_out(gm)
     rebuild_nested = take_results_apart(gm)
     traced = _outlined(gm, parsed, graphs.timings)
@@ -155,7 +157,7 @@ def _compiled_dynamo_graph(
                     run = gm
                 else:
                     run = _for_inputs_that_share_memory(run, gm, example_inputs, graphs.bases)
-                return restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm)))
+                return give_data(restore_layouts(rebuild_nested(with_python_numbers(with_eager_errors(run, gm), gm))))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)
         except Exception as error:

@@ -14,6 +14,8 @@ from symshape.artifact.call_text import module_named
 PAD_PACKED: Any = torch._VF._pad_packed_sequence  # type: ignore[attr-defined]
 # What ``torch.nn.functional.pad`` calls; its parameter ``value`` is a float in C++.
 PAD: Any = torch._C._nn.pad
+# What Dynamo's graphs have for ``x.data``.
+READ_DATA: Any = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 
 
 def nn_function(name: str) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.operators import schema_of
+from symshape.frontend.decompositions.tensor_items import set_item
 
 
 def is_view_observable(view: torch.fx.Node) -> bool:
@@ -76,4 +77,4 @@ IN_PLACE: Final = frozenset(  # of elements, each by itself
         operator.irshift,
     }
 )
-_WRITING: Final = IN_PLACE | {operator.setitem, operator.imatmul}
+_WRITING: Final = IN_PLACE | {operator.setitem, operator.imatmul, set_item}
