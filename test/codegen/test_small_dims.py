@@ -15,7 +15,8 @@ import symshape
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
-from symshape.codegen.cpu.schedule.interleave import MOST, find_groups, picked, spread
+from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.condition import Condition, at_least
 from symshape.prover.numbers.expr import Expr
 
@@ -104,7 +105,7 @@ def test_no_form_is_for_sizes_that_are_excluded(rows: Expr, known: tuple[Conditi
 
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_picked_and_spread_are_inverse(width: int) -> None:
-    for stride in range(2, MOST + 1):
+    for stride in range(2, CPU_MOST_INTERLEAVED + 1):
         parts = torch.arange(stride * width).view(stride, width)
         values = []
         for index in range(stride):

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
-from symshape.prover.numbers.expr import Expr, Function, Symbol
+from symshape.prover.numbers.expr import Expr, Function, Symbol, expr_of_atom
 
 _EXTREMUM = {"max": "arith.maxsi", "min": "arith.minsi"}
 
@@ -121,11 +121,11 @@ def per_lane(state: State, expr: Expr) -> str:
     uniform = Expr.const(0)
     varying: list[str] = []
     for factor, atoms in expr.terms:
-        inside = [atom for atom in atoms if state.lane in _symbols(atom)]
+        inside = [atom for atom in atoms if state.lane in atom.symbols]
         outside = Expr.const(factor)
         for atom in atoms:
             if atom not in inside:
-                outside = outside * _expr(atom)
+                outside = outside * expr_of_atom(atom)
         if inside:
             varying.append(_product(state, [_atom_per_lane(state, atom) for atom in inside], outside))
         else:
@@ -133,14 +133,6 @@ def per_lane(state: State, expr: Expr) -> str:
     if uniform.as_int() != 0:
         varying.insert(0, state.broadcast(scalar(state, uniform), "i64"))
     return reduce(lambda left, right: _binary(state, "arith.addi", left, right), varying)
-
-
-def _symbols(atom: Symbol | Function) -> frozenset[str]:
-    return frozenset({atom.name}) if isinstance(atom, Symbol) else atom.symbols
-
-
-def _expr(atom: Symbol | Function) -> Expr:
-    return Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args)
 
 
 def _binary(state: State, operation: str, left: str, right: str) -> str:

@@ -7,7 +7,8 @@ from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
-from symshape.codegen.cpu.schedule.interleave import MOST, Member, picked, spread
+from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.expr import Expr, product
 
 _FAR = 1 << 30
@@ -31,7 +32,7 @@ def load(state: State, instr: Instr) -> Value:
         some = scalars if not vectors else _any(state, mask)
         read = _contiguous if stride.as_int() == 1 else _backward
         return Value(read(state, pointer, instr.address, dtype, mask, some), dtype, uniform=False)
-    if mask is None and stride is not None and 2 <= (stride.as_int() or 0) <= MOST:
+    if mask is None and stride is not None and 2 <= (stride.as_int() or 0) <= CPU_MOST_INTERLEAVED:
         return Value(_every(state, instr, stride.as_int() or 0), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)

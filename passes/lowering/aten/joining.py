@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.passes.lowering.aten.builder import ZERO, Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.rule_combinators import Rule, number
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type
@@ -15,7 +16,6 @@ from symshape.prover.numbers.expr import Expr, as_expr, maximum
 # Each piece of a join is one masked read at every point. On a CPU a last dim of a few elements is unrolled
 # (`codegen/cpu/schedule/small_dims.py`): each point reads what it is made of.
 MOST_PIECES = 8
-MOST_UNROLLED = 16
 # A slice bound at least this large is the largest int64, which says "to the end".
 NO_BOUND = 2**62
 
@@ -39,8 +39,8 @@ def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def _most_pieces(b: Builder, position: int) -> int:
     sizes = b.results[0].sizes
     size = sizes[position].as_int() if position == len(sizes) - 1 and len(sizes) > 1 else None
-    unrolled = b.target == "cpu" and size is not None and size <= MOST_UNROLLED
-    return MOST_UNROLLED if unrolled else MOST_PIECES
+    unrolled = b.target == "cpu" and size is not None and size <= CPU_MOST_INTERLEAVED
+    return CPU_MOST_INTERLEAVED if unrolled else MOST_PIECES
 
 
 def _piece(b: Builder, x: Tensor, position: int, start: Expr, end: Expr | None) -> Tensor:
