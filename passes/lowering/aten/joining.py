@@ -68,15 +68,6 @@ def _choose(b: Builder, views: Sequence[Tensor], position: int, ends: Sequence[E
     return b.pointwise(result.sizes, result.dtype, views, code)
 
 
-def stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    sizes = b.results[0].sizes
-    position = b.dim(dim, len(sizes))
-    if len(tensors) > _most_pieces(b, position):
-        raise Unsupported(f"{len(tensors)} pieces")
-    views = [b.view(x, sizes, lambda *d: [*d[:position], *d[position + 1 :]]) for x in tensors]
-    return _choose(b, views, position, [Expr.const(k + 1) for k in range(len(views))])
-
-
 def constant_pad(b: Builder, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     """Pads from the last dim inwards; a negative pad cuts off."""
     sizes, m = b.results[0].sizes, b.body
@@ -217,39 +208,13 @@ def repeat(b: Builder, x: Tensor, repeats: Sequence[Any]) -> Tensor:
     return b.view(x, b.results[0].sizes, read)
 
 
-def pixel_shuffle(b: Builder, x: Tensor, factor: int) -> Tensor:
-    def read(*d: Expr) -> list[Expr]:
-        *lead, channel, row, column = d
-        return [
-            *lead,
-            channel * factor * factor + row % factor * factor + column % factor,
-            row // factor,
-            column // factor,
-        ]
-
-    return b.view(x, b.results[0].sizes, read)
-
-
-def pixel_unshuffle(b: Builder, x: Tensor, factor: int) -> Tensor:
-    def read(*d: Expr) -> list[Expr]:
-        *lead, channel, row, column = d
-        inner = channel % (factor * factor)
-        return [*lead, channel // (factor * factor), row * factor + inner // factor, column * factor + inner % factor]
-
-    return b.view(x, b.results[0].sizes, read)
-
-
 RULES: dict[str, Rule] = {
     "aten.cat.default": cat,
-    "aten.stack.default": stack,
     "aten.constant_pad_nd.default": constant_pad,
     "aten.slice_scatter.default": slice_scatter,
     "aten.select_scatter.default": select_scatter,
     "aten.diagonal_scatter.default": diagonal_scatter,
-    "aten.flip.default": flip,
     "prims.rev.default": flip,
     "aten.roll.default": roll,
     "aten.repeat.default": repeat,
-    "aten.pixel_shuffle.default": pixel_shuffle,
-    "aten.pixel_unshuffle.default": pixel_unshuffle,
 }
