@@ -8,11 +8,10 @@ from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
-from symshape.machine.targets import CPU_MOST_INTERLEAVED
+from symshape.machine.targets import CPU_CACHE_LINE, CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.expr import Expr, product
 
 _FAR = 1 << 30
-_LINE = 64  # bytes of a cache line
 
 
 def load(state: State, instr: Instr) -> Value:
@@ -50,7 +49,7 @@ def prefetch(state: State, instr: Instr) -> None:
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
-    for offset in range(0, state.width * types.size(dtype), _LINE):
+    for offset in range(0, state.width * types.size(dtype), CPU_CACHE_LINE):
         address = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
         hints = "cache = 1 : i32, hint = 3 : i32, rw = 0 : i32"
         state.writer.effect(f'"llvm.intr.prefetch"({address}) <{{{hints}}}> : (!llvm.ptr) -> ()')
