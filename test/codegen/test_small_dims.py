@@ -192,6 +192,7 @@ def _columns(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.stack(columns, -1), x.sum(-1), x.amax(-1), x[:, -1] - x[:, 0], x + y[:, None]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("count", [5, 8, 16])
 def test_rows_of_a_known_number_of_elements(count: int) -> None:
     example = torch.randn(6, count), torch.randn(6)
