@@ -112,38 +112,48 @@ class _Folder:
     def _learn(self, instr: Instr, facts: Facts) -> None:
         """Records the value of an instruction if it is known."""
         result = instr.results[0] if instr.results else -1
-        if instr.op == "load" and instr.mask and not self.kernel.args[instr.arg].by_value:
-            self.loads[result] = instr.mask
-        elif instr.op == "holds":
-            self.holds[result] = instr.mask[0]
-        elif instr.op == "constant" and instr.value == 0 and copysign(1, instr.value) > 0:
+        match instr.op:
+            case "load" if instr.mask and not self.kernel.args[instr.arg].by_value:
+                self.loads[result] = instr.mask
+            case "holds":
+                self.holds[result] = instr.mask[0]
+            case "index" if instr.address is not None:
+                self.exprs[result] = instr.address
+            case "constant":
+                self._learn_constant(result, instr)
+            case "arith.cmpf" if all(operand in self.numbers for operand in instr.operands):
+                x, y = (self.numbers[operand] for operand in instr.operands)
+                if instr.predicate in _ORDERED and x == x and y == y:
+                    self.conditions[result] = _ORDERED[instr.predicate](x, y)
+            case _:
+                known = [self.exprs[operand] for operand in instr.operands if operand in self.exprs]
+                if known and len(known) == len(instr.operands):
+                    self._learn_of_indices(result, instr, known, facts)
+
+    def _learn_constant(self, result: int, instr: Instr) -> None:
+        value = instr.value
+        if value == 0 and copysign(1, value) > 0:
             self.zeros.add(result)
-        operands = [self.exprs.get(operand) for operand in instr.operands]
-        if instr.op == "index" and instr.address is not None:
-            self.exprs[result] = instr.address
-        elif instr.op == "constant" and instr.dtype == "i1":
-            self.conditions[result] = bool(instr.value)
-        elif instr.op == "constant" and instr.dtype in _WIDE and abs(int(instr.value or 0)) < _SMALL:
-            self.exprs[result] = Expr.const(int(instr.value or 0))
-        elif instr.op in _CASTS and operands[0] is not None and instr.dtype in _WIDE:
+        if instr.dtype == "i1":
+            self.conditions[result] = bool(value)
+        elif instr.dtype in _WIDE and abs(int(value or 0)) < _SMALL:
+            self.exprs[result] = Expr.const(int(value or 0))
+        elif isinstance(value, float):
+            self.numbers[result] = value
+
+    def _learn_of_indices(self, result: int, instr: Instr, operands: list[Expr], facts: Facts) -> None:
+        """Records the value of an operation whose operands are expressions of indices and sizes."""
+        if instr.op in _CASTS and instr.dtype in _WIDE:
             self.exprs[result] = operands[0]
-        elif instr.op in _ARITHMETIC and instr.dtype in _WIDE and None not in operands:
+        elif instr.op in _ARITHMETIC and instr.dtype in _WIDE:
             left, right = operands
-            assert left is not None and right is not None
             if instr.op == "arith.muli" and _is_large(left, right):
                 return
             value = _ARITHMETIC[instr.op](left, right)
             if all(abs(coefficient) < _SMALL for coefficient, _ in value.terms):
                 self.exprs[result] = value
-        elif instr.op == "constant" and isinstance(instr.value, float):
-            self.numbers[result] = instr.value
-        elif instr.op == "arith.cmpf" and all(operand in self.numbers for operand in instr.operands):
-            x, y = (self.numbers[operand] for operand in instr.operands)
-            if instr.predicate in _ORDERED and x == x and y == y:
-                self.conditions[result] = _ORDERED[instr.predicate](x, y)
-        elif instr.op == "arith.cmpi" and None not in operands:
+        elif instr.op == "arith.cmpi":
             left, right = operands
-            assert left is not None and right is not None
             known = _decide(facts, instr.predicate, left, right)
             if known is not None:
                 self.conditions[result] = known

@@ -72,7 +72,6 @@ class ConstraintSet:
     box: dict[str, tuple[int, int]]
     facts: list[Tree]
     goals: list[Tree]
-    has_products: bool
 
 
 def evaluate(tree: Tree, table: Mapping[str, Callable[..., Any]], leaf: Callable[[Any], Any]) -> Any:
@@ -302,7 +301,7 @@ def random_set(rng: random.Random, *, products: bool) -> ConstraintSet:
         draft.facts.append(draft.condition(true=rng.random() < 0.97))
     draft.goals.append(draft.condition(true=rng.random() < 0.3))
     rng.shuffle(draft.facts)
-    return ConstraintSet(draft.box(), draft.facts, draft.goals, products)
+    return ConstraintSet(draft.box(), draft.facts, draft.goals)
 
 
 def random_sets(seed: int, count: int, product_share: float = 0.4) -> Iterator[ConstraintSet]:

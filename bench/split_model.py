@@ -40,7 +40,6 @@ START: Final = 1.0e-6  # seconds of a program before and after its stream of dat
 LAUNCH: Final = 3.5e-6  # seconds
 ITEM: Final = 4  # bytes of a point
 PARTIAL: Final = 4  # bytes of a partial result
-WORKSPACE: Final = 4 << 20  # bytes of partial results, at most
 # More programs than this for each multiprocessor are never the best: their starts alone cost more than they gain.
 _MOST_WAVES: Final = 64
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.errors import CompileError
-from symshape.prover.numbers.expr import Expr, Symbol
+from symshape.prover.numbers.expr import Expr, Symbol, expr_of_atom
 
 _BUILD = {"floordiv": ir.AffineExpr.get_floor_div, "mod": ir.AffineExpr.get_mod}
 
@@ -57,11 +57,11 @@ class _Writer:
         free = Expr.const(0)
         total: ir.AffineExpr | None = None
         for coefficient, atoms in expr.terms:
-            dims = [a for a in atoms if any(is_dim(n) for n in _names(a))]
+            dims = [a for a in atoms if any(is_dim(n) for n in a.symbols)]
             rest = Expr.const(coefficient)
             for a in atoms:
                 if a not in dims:
-                    rest = rest * _atom_expr(a)
+                    rest = rest * expr_of_atom(a)
             if not dims:
                 free = free + rest
                 continue
@@ -80,14 +80,6 @@ class _Writer:
         if atom.kind not in _BUILD:
             raise CompileError(f"index expression with {atom.kind} over an iteration dim")
         return _BUILD[atom.kind](self.expr(atom.args[0]), self.expr(atom.args[1]))
-
-
-def _names(atom: Any) -> frozenset[str]:
-    return frozenset({atom.name}) if isinstance(atom, Symbol) else frozenset().union(*(a.symbols for a in atom.args))
-
-
-def _atom_expr(atom: Any) -> Expr:
-    return Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args)
 
 
 def read_exprs(results: Sequence[ir.AffineExpr], dims: Sequence[Expr], symbols: Sequence[Expr]) -> list[Expr]:

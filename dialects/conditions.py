@@ -10,7 +10,6 @@ from torch_mlir import ir
 from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes, described
 from symshape.errors import CompileError
-from symshape.prover.numbers.atoms import Symbol
 from symshape.prover.numbers.condition import (
     FALSE,
     TRUE,
@@ -23,7 +22,7 @@ from symshape.prover.numbers.condition import (
     greater,
     negation,
 )
-from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.expr import Expr, expr_of_atom
 from symshape.prover.numbers.facts import INT64_MAX
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
@@ -72,7 +71,7 @@ def sides_of(difference: Expr) -> tuple[Expr, Expr]:
     for coefficient, atoms in difference.terms:
         term = Expr.const(abs(coefficient))
         for atom in atoms:
-            term = term * (Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args))
+            term = term * expr_of_atom(atom)
         left, right = (left + term, right) if coefficient > 0 else (left, right + term)
     return left, right
 

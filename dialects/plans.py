@@ -14,6 +14,7 @@ from symshape.dialects.accessors import MIXED
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.symshape import Op, bad
+from symshape.machine.targets import GPU_MOST_WARPS
 from symshape.prover.numbers.condition import Condition, equals
 from symshape.prover.numbers.expr import Expr
 
@@ -28,7 +29,6 @@ VARIANT_FIELDS = (
 PROCESSORS = "processors"
 ALIGNMENT = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
 INDEX_BITS = (32, 64)
-_MAX_WARPS = 32
 
 
 def _index() -> Any:
@@ -138,7 +138,7 @@ class VariantOp(Op, name="variant"):
         if self.one_launch.value and form not in SPLIT:
             return bad(self, f"form '{form}' has no launches to make one of")
         warps = self.num_warps.value
-        return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")
+        return warps <= GPU_MOST_WARPS or bad(self, f"num_warps {warps} is more than {GPU_MOST_WARPS}")
 
 
 def divides(expr: Expr) -> Condition:

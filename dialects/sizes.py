@@ -14,6 +14,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import symbol_name
 from symshape.dialects.foreign_tensors import Foreign, foreign_of
 from symshape.dialects.locations import source_line
+from symshape.dialects.symbols import SYMBOLS
 from symshape.errors import CompileError
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 from symshape.prover.numbers.facts import INT64_MAX
@@ -28,8 +29,7 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "arith.maxsi": maximum,
     "arith.minsi": minimum,
 }
-_SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
-_ABOUT_SIZES = frozenset({*_BINARY, *_SYMBOLS, "arith.constant", "symshape.bind", "tensor.dim"})
+_ABOUT_SIZES = frozenset({*_BINARY, *SYMBOLS, "arith.constant", "symshape.bind", "tensor.dim"})
 _OP_OF_FUNCTION = {"floordiv": "arith.floordivsi", "max": "arith.maxsi", "min": "arith.minsi"}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -205,17 +205,8 @@ def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> F
         every = len(positions) == len(kind.inputs)
         tests.insert(0, f"tensors_match({'*inputs' if every else _names(positions)})")
     tests += [test for i, own in enumerate(kind.inputs) for test in _other_test(i, own)]
-    # Where all strides are numbers, the C++ call has compared them; the others follow from sizes.
-    contiguous = [p for p, steps in zip(positions, strides) if None in steps and kind.inputs[p][_CONTIGUOUS]]
-    if contiguous:
-        chosen = "inputs" if len(contiguous) == len(kind.inputs) else f"({_names(contiguous)},)"
-        tests.append(f"all(map(is_contiguous, {chosen}))")
-    others = [p for p, steps in zip(positions, strides) if None in steps and not kind.inputs[p][_CONTIGUOUS]]
-    tests += [f"not a{p}.is_contiguous()" for p in others]
-    changed = {p for entry in entries for p in entry.changed}
-    if changed:
-        others = [p for p in positions if p not in changed]
-        tests.append(f"apart(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))")
+    tests += _layout_tests(kind, [p for p, steps in zip(positions, strides) if None in steps])
+    tests += _overlap_tests(positions, {p for entry in entries for p in entry.changed})
     lines = [f"if not ({' and '.join(tests)}): return None", *match.lines]
     return _load(
         [
@@ -226,6 +217,24 @@ def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> F
         ],
         namespace,
     )
+
+
+def _layout_tests(kind: InputClass, positions: Sequence[int]) -> list[str]:
+    """Tests of the tensors whose strides follow from sizes; those that are numbers the C++ call has compared."""
+    contiguous = [p for p in positions if kind.inputs[p][_CONTIGUOUS]]
+    tests = [f"not a{p}.is_contiguous()" for p in positions if not kind.inputs[p][_CONTIGUOUS]]
+    if contiguous:
+        chosen = "inputs" if len(contiguous) == len(kind.inputs) else f"({_names(contiguous)},)"
+        tests.insert(0, f"all(map(is_contiguous, {chosen}))")
+    return tests
+
+
+def _overlap_tests(positions: Sequence[int], changed: Set[int]) -> list[str]:
+    """Tests that no input shares memory with one that an entry writes to."""
+    if not changed:
+        return []
+    others = [p for p in positions if p not in changed]
+    return [f"apart(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))"]
 
 
 def _names(positions: Sequence[int]) -> str:

@@ -22,6 +22,13 @@ _AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 _CAPTURING = ("reduce-overhead", "max-autotune")
 
 
+def _apart(**default: Any) -> Any:
+    """An option that is no part of the key of a cache entry: what it changes is in the traced graph, which the key has;
+    or it is read when a program is loaded or called; or the key has something else in its place (the text of files, the
+    processor). Of all others the key has the value, so that a new option cannot be forgotten there."""
+    return field(metadata={"key": False}, **default)
+
+
 @dataclass(frozen=True)
 class Options:
     """``target``          "auto": CPU code for CPU tensors, Triton for CUDA; "cpu"; "triton" (interpreted where the
@@ -62,22 +69,26 @@ class Options:
 
     target: str = "auto"
     passes: tuple[str, ...] = ()
-    pass_files: tuple[str, ...] = ()
+    pass_files: tuple[str, ...] = _apart(default=())
     disable_passes: tuple[str, ...] = ()
     pass_options: tuple[tuple[str, str], ...] = ()
-    assume: tuple[str, ...] = ()
-    debug_dir: str = "symshape-debug"
+    assume: tuple[str, ...] = _apart(default=())
+    debug_dir: str = _apart(default="symshape-debug")
     opt_level: int = 0
-    cpu: str = field(default_factory=cpu_level.from_environment)
-    autotune: bool = False
-    cuda_graphs: bool = False
-    pad_products: bool = True
+    cpu: str = _apart(default_factory=cpu_level.from_environment)
+    autotune: bool = _apart(default=False)
+    cuda_graphs: bool = _apart(default=False)
+    pad_products: bool = _apart(default=True)
     random: str = "eager"
-    cache: bool = True
-    strict: bool = field(default_factory=knobs.STRICT.read)
-    probe_custom_operators: bool = True
-    policy: SpecialisationPolicy = SpecialisationPolicy()
-    stage: tuple[tuple[str, str], ...] = ()
+    cache: bool = _apart(default=True)
+    strict: bool = _apart(default_factory=knobs.STRICT.read)
+    probe_custom_operators: bool = _apart(default=True)
+    policy: SpecialisationPolicy = _apart(default=SpecialisationPolicy())
+    stage: tuple[tuple[str, str], ...] = _apart(default=())
+
+    def in_key(self) -> dict[str, Any]:
+        """The options on which a compiled program depends, besides what its traced graph shows."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("key", True)}
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -113,7 +124,7 @@ class Options:
         cpu_level.check(self.cpu)
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cuda_graphs", "pad_products", "cache", "strict", "probe_custom_operators"):
+        for name in (f.name for f in dataclasses.fields(self) if f.type == "bool"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.policy, SpecialisationPolicy):

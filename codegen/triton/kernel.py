@@ -36,12 +36,12 @@ DEBUG = tl.constexpr(False)
 """
 
 
-def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str | None = None) -> TritonKernel:
+def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = ()) -> TritonKernel:
     """The Triton kernel of a normalised loop program. Without ``variants`` it gets one that is valid at every size.
 
     KernelError if an operation or type has no Triton code.
     """
-    name = name or kernel.name
+    name = kernel.name
     if kernel.scatter is not None:
         return emit_scatter(kernel, name)
     if kernel.is_scan:

@@ -8,11 +8,10 @@ from functools import reduce
 from typing import Final
 
 from symshape.analysis.loops import Instr
+from symshape.analysis.read_body import ARG_COMBINERS
 from symshape.artifact.element_types import FLOATS
 from symshape.codegen.triton.ops import TYPES
 from symshape.errors import KernelError
-
-_ARG: Final = frozenset({"argmax", "argmin"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def reduce_tile(instr: Instr, blocks: Sequence[Block]) -> list[str]:
     """Statements that define the results of a reduction over blocks that together hold all reduced points."""
     combiner, _ = _combined(instr)
     kept = [block.kept(_value(instr, block.value), _neutral(instr)) for block in blocks]
-    if instr.combiner not in _ARG:
+    if instr.combiner not in ARG_COMBINERS:
         found = [combiner.row.format(v=value) for value in kept]
         return [f"v{instr.results[0]} = {reduce(lambda acc, v: combiner.step.format(acc=acc, v=v), found)}"]
     found = []
@@ -77,7 +76,7 @@ def start(instr: Instr, index: str = "INDEX") -> list[str]:
     """Statements that initialise the accumulators, one per lane. ``index``: type of the indices of an arg-reduction."""
     _, neutral = _combined(instr)
     first = f"acc{instr.results[0]} = tl.full([XBLOCK, RBLOCK], {neutral}, {_type(instr)})"
-    if instr.combiner in _ARG:
+    if instr.combiner in ARG_COMBINERS:
         return [first, f"acc{instr.results[1]} = tr.no_indices(XBLOCK, RBLOCK, {index})"]
     return [first]
 
@@ -87,7 +86,7 @@ def accumulate(instr: Instr, value: str, at: str = "r", mask: str = "rmask") -> 
     combiner, _ = _combined(instr)
     neutral = _neutral(instr)
     acc, value = f"acc{instr.results[0]}", _value(instr, value)
-    if instr.combiner in _ARG:
+    if instr.combiner in ARG_COMBINERS:
         best = f"acc{instr.results[1]}"
         kept = f"tl.where({mask}, {value}, {neutral})"
         return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where({mask}, {at}, tr.no_index({at})))"]
@@ -98,7 +97,7 @@ def finish(instr: Instr) -> list[str]:
     """Statements that compute the results from the accumulators."""
     combiner, _ = _combined(instr)
     acc = f"acc{instr.results[0]}"
-    if instr.combiner in _ARG:
+    if instr.combiner in ARG_COMBINERS:
         best, at = instr.results
         return [f"v{best}, v{at} = {combiner.row}({acc}, acc{at})", *_as_results(instr)]
     return [f"v{instr.results[0]} = {combiner.row.format(v=acc)}"]
@@ -106,7 +105,7 @@ def finish(instr: Instr) -> list[str]:
 
 def is_arg(instr: Instr) -> bool:
     """Whether a reduction returns an index besides its value."""
-    return instr.combiner in _ARG
+    return instr.combiner in ARG_COMBINERS
 
 
 def _as_results(instr: Instr) -> list[str]:
@@ -118,11 +117,11 @@ def _as_results(instr: Instr) -> list[str]:
 
 def _value(instr: Instr, value: str) -> str:
     """The value to compare. Arg-reductions compare bools as int8: Triton's interpreter orders bools differently."""
-    return f"{value}.to(tl.int8)" if instr.dtype == "i1" and instr.combiner in _ARG else value
+    return f"{value}.to(tl.int8)" if instr.dtype == "i1" and instr.combiner in ARG_COMBINERS else value
 
 
 def _type(instr: Instr) -> str:
-    return "tl.int8" if instr.dtype == "i1" and instr.combiner in _ARG else TYPES[instr.dtype]
+    return "tl.int8" if instr.dtype == "i1" and instr.combiner in ARG_COMBINERS else TYPES[instr.dtype]
 
 
 def _neutral(instr: Instr) -> str:
@@ -141,7 +140,7 @@ def _combined(instr: Instr) -> tuple[Combiner, str]:
         text = combiner.float_
     elif combiner is not None:
         bits = 8 if instr.dtype == "i1" else int(instr.dtype.removeprefix("u").removeprefix("i"))
-        text = combiner.bool_ if instr.dtype == "i1" and name not in _ARG else combiner.int_
+        text = combiner.bool_ if instr.dtype == "i1" and name not in ARG_COMBINERS else combiner.int_
         text = text and text.format(least=-(1 << (bits - 1)), greatest=(1 << (bits - 1)) - 1)
     if combiner is None or text is None or instr.dtype == "ui8":
         raise KernelError(

@@ -20,12 +20,11 @@ from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.variants import Variant
 from symshape.dialects.accessors import MIXED
 from symshape.dialects.plans import MIXED_SPLIT, SEPARATE, SPLIT
+from symshape.machine.targets import GPU_MOST_WARPS, GPU_WARP
 
 _FILE: Final = 65536  # registers of a multiprocessor, and maximum of a block
 _REGISTERS: Final = 255  # maximum registers of a thread
 _FIXED: Final = 31  # registers of a thread that do not depend on its number of elements
-_MAX_WARPS: Final = 32
-_LANES: Final = 32
 _HELD: Final = ("persistent", "headed")
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
 _DIVIDED: Final = 2  # elements per thread with 64-bit index divisions, which are calls that save few registers
@@ -73,7 +72,7 @@ def register_limit(variant: Variant, kernel: LoopKernel) -> int:
     if variant.form not in _HELD or variant.xblock > 1:
         return 0
     needed = _elements(variant) * held_words(kernel, variant.index_bits == 64) + _FIXED
-    limit = _FILE // (2 * _LANES * variant.num_warps)
+    limit = _FILE // (2 * GPU_WARP * variant.num_warps)
     return limit if needed <= limit < _REGISTERS else 0
 
 
@@ -101,7 +100,7 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
         largest = max(free, key=lambda name: getattr(variant, name))
         if getattr(variant, largest) > 1:
             variant = replace(variant, **{largest: getattr(variant, largest) // 2})
-        elif variant.num_warps < _MAX_WARPS:
+        elif variant.num_warps < GPU_MOST_WARPS:
             variant = replace(variant, num_warps=2 * variant.num_warps)
         else:
             break
@@ -111,10 +110,10 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
 def _elements(variant: Variant) -> int:
     """Number of elements of a thread."""
     if variant.form == MIXED_SPLIT:
-        return variant.rblock // (_LANES * variant.num_warps)
+        return variant.rblock // (GPU_WARP * variant.num_warps)
     behind = {"tile": variant.yblock, "headed": variant.rblock + variant.yblock}.get(variant.form, variant.rblock)
-    return variant.xblock * max(1, behind) // (_LANES * variant.num_warps)
+    return variant.xblock * max(1, behind) // (GPU_WARP * variant.num_warps)
 
 
 def _registers(variant: Variant) -> int:
-    return min(_REGISTERS, _FILE // (_LANES * variant.num_warps))
+    return min(_REGISTERS, _FILE // (GPU_WARP * variant.num_warps))

@@ -30,6 +30,7 @@ from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
 from symshape.dialects.accessors import MIXED
+from symshape.machine.targets import GPU_MOST_WARPS
 
 # Rows whose partial results a program combines (8, that is 32 bytes, the smallest memory transaction, if rows are
 # contiguous), partial results combined at a time, and warps.
@@ -38,7 +39,6 @@ _COMBINED: Final = 4096
 _COMBINED_IN_PARTS: Final = 2048  # the same in one launch, which has as many registers as the parts need
 _COMBINE_WARPS: Final = 8
 _COMBINED_BY_A_WARP: Final = 512
-_MAX_WARPS: Final = 32
 _UNROLLED: Final = 2  # unroll factor of the loop, for loads in flight; not used for larger steps
 _STORED: Final = {"i1": "i8"}  # element type in the workspace, if it differs
 _PART: Final = {"split": "partial", "split_persistent": "held"}  # functions that compute a part of a row, by form
@@ -407,7 +407,7 @@ def combine_stage(function: str, variant: Variant, rows: str = "xnumel") -> Trit
     step = variant.yblock
     most = _COMBINED_ROWS if variant.form == MIXED else min(_COMBINED_ROWS, variant.xblock)
     block = min(most, max(1, _COMBINED // step))
-    warps = min(_MAX_WARPS, max(_COMBINE_WARPS, block * step // _COMBINED_BY_A_WARP))
+    warps = min(GPU_MOST_WARPS, max(_COMBINE_WARPS, block * step // _COMBINED_BY_A_WARP))
     unrolled = _UNROLLED if block * step <= _COMBINED else 1
     constants = (("XBLOCK", block), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled), ("SHARED", 0))
     return TritonStage(function, constants, warps, groups_text(block, rows))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from typing import Any
 
 import torch
 from torch._guards import TracingContext
-from torch.fx import traceback as node_meta
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
+from symshape.frontend.bridge.source_lines import is_of_torch, lines_of_node_now
+
+_DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _OURS = str(Path(__file__).absolute().parents[2]) + os.sep
-_STACK_LINE = re.compile(r'File "(.+?)", line (\d+)')
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Line:
     @property
     def owner(self) -> str:
         """ "torch", "symshape", or "" for the user's."""
-        return "torch" if self.file.startswith(_TORCH) else "symshape" if self.file.startswith(_OURS) else ""
+        return "torch" if is_of_torch(self.file) else "symshape" if self.file.startswith(_OURS) else ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}"
@@ -72,10 +70,8 @@ def users_line_now() -> Line | None:
     found = users_line(TracingContext.extract_stack() or ())
     if found is not None:
         return found
-    lines = [
-        Line(file, int(n)) for file, n in _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
-    ]
-    return next((line for line in reversed(lines) if not line.owner), None)
+    lines = (Line(*line) for line in reversed(lines_of_node_now()))
+    return next((line for line in lines if not line.owner), None)
 
 
 def origin_of(sloc: Any) -> Origin:

@@ -78,9 +78,16 @@ def traced_line_now() -> str:
 
     frames = [f for f in TracingContext.extract_stack() or () if not is_of_torch(f.filename)]
     if not frames:
-        lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
+        lines = lines_of_node_now()
         return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
     return f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+def lines_of_node_now() -> list[tuple[str, int]]:
+    """(file, line) of each frame that made the node that is being traced again, the innermost last; none where no node
+    is."""
+    found = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
+    return [(file, int(line)) for file, line in found]
 
 
 def is_of_torch(file: str) -> bool:

@@ -344,10 +344,10 @@ def _normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, 
     return _like(input, F.normalize(rows_of(input).values, p, dims.inner[0], eps))
 
 
-def _of_a_dim(function: Callable[..., Any], usual: int = -1) -> Callable[..., Any]:
-    """``function(values, ..., dim=dim)`` of a dense dim; ``usual``: the dim where none is given."""
+def _of_a_dim(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function(values, ..., dim=dim)`` of a dense dim."""
 
-    def rule(x: Tensor, *more: Any, dim: int = usual, **how: Any) -> Any:
+    def rule(x: Tensor, *more: Any, dim: int, **how: Any) -> Any:
         dims = _dims(x, dim)
         if dims is None or dims.ragged:
             return NotImplemented

@@ -86,7 +86,7 @@ _METHODS = frozenset(
 )
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _STATE = "_symshape_masks"
-_NUMBER = "symshape_number"  # the name of the first node with this value, and how often its memory was written to then
+_NUMBER = "symshape_value"  # the name of the first node with this value, and how often its memory was written to then
 _FIRST = "symshape_first"  # the mask whose length it has, the integer whose symbol
 
 

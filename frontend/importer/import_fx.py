@@ -111,7 +111,6 @@ def import_graph(
     gm: torch.fx.GraphModule,
     context: ir.Context,
     env: Any,
-    name: str = "main",
     kind: str = "inference",
     device: str = "cpu",
     written: Sequence[int] = (),
@@ -126,7 +125,7 @@ def import_graph(
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
-        block, fakes = _create_function(module, gm, name)
+        block, fakes = _create_function(module, gm, "main")
         importer = Importer(module, env, Sizes(block), kind=kind, device=device, written=written)
         rows = collect_symbols(fakes, env, offsets_needed=kind != "backward" or _reads_offsets(gm))
         guards_hold = kind == "backward"

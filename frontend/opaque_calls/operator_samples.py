@@ -25,7 +25,7 @@ import torch.utils._pytree as pytree
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.operators import has_formula
 from symshape.frontend.bridge.running_operators import observed_operators, without_modes
-from symshape.frontend.opaque_calls.sample_tensors import KINDS, made_up
+from symshape.frontend.opaque_calls.sample_tensors import KINDS, MOST_ELEMENTS, USUAL_SIZES, made_up
 from symshape.frontend.opaque_calls.size_formulas import Formula, fit
 from symshape.runtime.torch_c import differentiated
 
@@ -37,11 +37,9 @@ _MANY_VARIABLES = 12
 _FEWEST_VALUES = 4  # of a variable in a formula
 _TOGETHER = 12  # samples with all variables moved
 _MOST_CHOICES = 60  # of sizes that are tried until the operator runs
-_MOST_ELEMENTS = 1 << 20
 _FACTORS = (1, 2, 1, 0.5, 1, 1.5, 1)  # of float arguments, for each kind of data
 _SMALL = 12  # sizes up to this are used as they are
 SMALLEST = 2  # of variables whose value is known at the call: others are constants, with guards
-_USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
 Values = dict[str, int]
 
 
@@ -227,7 +225,7 @@ class _Experiment:
         yield {**shrunk, **{name: 5 + 2 * i for i, name in enumerate(unknown)}}
         operands = [leaf for leaf in self.call.leaves if isinstance(leaf, Operand)]
         fixed = {size.value({}) for one in operands for size in one.sizes if not size.expr.free_symbols}
-        numbers = list(dict.fromkeys([*sorted(n for n in fixed if 1 < n < 100), *_USUAL]))
+        numbers = list(dict.fromkeys([*sorted(n for n in fixed if 1 < n < 100), *USUAL_SIZES]))
         for number in numbers:
             yield {**shrunk, **dict.fromkeys(unknown, number)}
             yield dict.fromkeys(self._names, number)
@@ -275,7 +273,7 @@ class _Experiment:
         along = [s for s in self.found if all(s.values[n] == v for n, v in self.base.items() if n not in group)]
         reached = max(along, key=lambda s: s.values[group[0]])
         start, end = (
-            1 + sum(_product(leaf.shape) for leaf in s.leaves if isinstance(leaf, _Tensor))
+            1 + sum(math.prod(leaf.shape) for leaf in s.leaves if isinstance(leaf, _Tensor))
             for s in (self.found[0], reached)
         )
         value = reached.values[group[0]]
@@ -303,7 +301,7 @@ class _Experiment:
         """The leaves of the arguments of a sample; None if they would be too large."""
         shapes = [leaf for leaf in self.call.leaves if isinstance(leaf, Operand)]
         counts = [[size.value(values) for size in one.sizes] for one in shapes]
-        if any(n < 0 for sizes in counts for n in sizes) or sum(map(_product, counts)) > _MOST_ELEMENTS:
+        if any(n < 0 for sizes in counts for n in sizes) or sum(map(math.prod, counts)) > MOST_ELEMENTS:
             return None
         generator = torch.Generator().manual_seed(len(self.found))
         return [_argument(leaf, values, kind, generator) for leaf in self.call.leaves]
@@ -340,13 +338,6 @@ def _argument(leaf: Any, values: Values, kind: Any, generator: torch.Generator) 
     if isinstance(leaf, Real):
         return leaf.hint * _FACTORS[KINDS.index(kind)]
     return KINDS.index(kind) % 2 == 0 if isinstance(leaf, Flag) else leaf
-
-
-def _product(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 @contextlib.contextmanager
@@ -467,6 +458,6 @@ def _is_dense(one: _Tensor, order: Sequence[int]) -> bool:
     wanted = 1
     for dim in reversed(order):
         if one.shape[dim] > 1 and one.strides[dim] != wanted:
-            return not _product(one.shape)
+            return not math.prod(one.shape)
         wanted *= one.shape[dim]
     return True

@@ -8,6 +8,7 @@ A size of a result that equals one of an operand in every run, and changed in so
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,10 @@ import torch.utils._pytree as pytree
 from symshape.frontend.bridge.fake_tensors import is_wrapped, storage_of, version_of
 from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
+from symshape.frontend.opaque_calls.sample_tensors import MOST_ELEMENTS, USUAL_SIZES
 from symshape.frontend.opaque_calls.write_calls import NotOpaque
 
-_USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
 _MOST_RUNS = 120
-_MOST_ELEMENTS = 1 << 20
 Values = Mapping[Any, int]
 Shapes = list[tuple[str, tuple[int, ...]]]  # element type and sizes of each result
 
@@ -66,7 +66,7 @@ class Probe:
         if all(symbol in self.known for symbol in self.symbols):
             yield {symbol: self.known[symbol] for symbol in self.symbols}
         fixed = {s for t in self.tensors for s in t.shape if type(s) is int and 1 < s < 100}
-        numbers = list(dict.fromkeys([*sorted(fixed), *_USUAL]))
+        numbers = list(dict.fromkeys([*sorted(fixed), *USUAL_SIZES]))
         for number in numbers:
             yield dict.fromkeys(self.symbols, number) | self._known()
         for chosen in itertools.product(numbers, repeat=len(self.symbols)):
@@ -105,7 +105,7 @@ class Probe:
         sizes = [size_at(s, at) for s in self.sizes]
         if any(s < 0 for shape in shapes for s in shape):
             return False
-        small = sum(_product(shape) for shape in shapes) < _MOST_ELEMENTS
+        small = sum(math.prod(shape) for shape in shapes) < MOST_ELEMENTS
         devices = ("meta", "cpu") if self.runs else ("cpu", "meta")  # a write to an operand shows on a CPU only
         for device in devices if small else ("meta",):
             with without_modes(), torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -153,13 +153,6 @@ class Probe:
             if values == seen and len(set(values)) > 1:
                 found.setdefault(str(size), origin)
         return list(next(iter(found.values()))) if len(found) == 1 else ["fresh"]
-
-
-def _product(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 def _made(dtype: torch.dtype, shape: Sequence[int], device: str) -> torch.Tensor:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from symshape.frontend.opaque_calls.operator_samples import Operand
 
 Fill = Callable[[Sequence[int], torch.Generator], torch.Tensor]
+# Sizes that operators are run with, the likeliest to be accepted first.
+USUAL_SIZES = (4, 6, 8, 3, 5, 12, 16, 2, 32)
+MOST_ELEMENTS = 1 << 20  # of all operands of a run together
 _LARGEST_STORAGE = 1 << 21
 
 

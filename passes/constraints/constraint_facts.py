@@ -104,10 +104,6 @@ class Knowledge:
             case "real":
                 return condition in self._known
 
-    def in_range(self, index: Expr, size: Expr) -> bool:
-        """Whether 0 <= index < size is proven."""
-        return self._facts.nonnegative(index) and self._facts.nonnegative(size - 1 - index)
-
     def never_zero(self, expr: Expr) -> bool:
         """Whether the expression is proven to have no zero: it is fit to be a divisor."""
         return self._is_never_zero(self._facts.simplify(expr))

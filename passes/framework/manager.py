@@ -42,13 +42,13 @@ class Hooks:
 
 
 class PassFailure(StepFailure):
-    """A pass failed or produced invalid IR. ``dump``: file with the IR before it; ``diagnostics``: of MLIR;
-    ``instead``: the pipeline element that replaces the pass (``Pass.instead``)."""
+    """A pass failed or produced invalid IR. ``diagnostics``: of MLIR; ``instead``: the pipeline element that replaces
+    the pass (``Pass.instead``). ``dump``: file with the IR before it, if that was kept."""
 
     def __init__(
         self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
     ) -> None:
-        self.diagnostics, self.dump = tuple(diagnostics), dump
+        self.diagnostics = tuple(diagnostics)
         self.instead = step.instead if isinstance(step, Pass) else ""
         super().__init__(
             f"pass '{step_name(step)}' failed: {reason}",

@@ -32,12 +32,12 @@ from symshape.dialects.accessors import (
 )
 from symshape.dialects.host import LaunchOp
 from symshape.dialects.plans import MIXED_SPLIT, SEPARATE
+from symshape.machine.targets import GPU_WARP
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, Table, at_most, processors
 from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum
 
-_LANES: Final = 32  # threads of a warp
 _FEW, _MANY, _SPLIT = 4, 32, 8  # points per thread: for rows of at most 32 points, for longer rows, for parts of rows
 # Operations that a launch may be moved ahead of, since they do not change what it reads.
 _CROSSED: Final = frozenset({"symshape.view", "symshape.bind", "symshape.reuse", "symshape.symbol", "tensor.empty"})
@@ -142,12 +142,12 @@ class MixReductions(Pass):
         """The variant for rows of at most ``rblock`` points. One warp holds a row as far as its registers suffice, so
         that sums along the row need no shared memory. (The variant that plan-alignment adds, which reads 16 bytes at a
         time, has other warps.)"""
-        short = rblock <= _LANES
+        short = rblock <= GPU_WARP
         xblock = max(1, self.tile[not short] // rblock)
         waves = max(self.programs, self.at_once // (xblock * rblock))
         each = maximum(max(self.least, xblock), ceildiv(rows, waves * processors()))
         combined = self.combined[not short]
-        warps = min(16, max(1, xblock * rblock // (_FEW if short else _MANY) // _LANES))
+        warps = min(16, max(1, xblock * rblock // (_FEW if short else _MANY) // GPU_WARP))
         splits = ceildiv(rows, each)
         return Row(f"mixed{rblock}", MIXED, condition, xblock, combined, rblock=rblock, num_warps=warps, splits=splits)
 
@@ -157,7 +157,7 @@ class MixReductions(Pass):
         wide = at_least(row, self.blocks * self.part * processors())
         room = at_most(rows * kernel.partial_bytes * (ceildiv(row, self.part) + 1), self.workspace)
         condition = all_of(at_least(row, self.longest + 1), wide, room)
-        warps = min(16, max(1, self.part // (_LANES * _SPLIT)))
+        warps = min(16, max(1, self.part // (GPU_WARP * _SPLIT)))
         return Row("split", MIXED_SPLIT, condition, 1, self.combined[0], rblock=self.part, num_warps=warps)
 
 

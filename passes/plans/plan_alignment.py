@@ -12,13 +12,13 @@ from torch_mlir import ir
 from symshape.analysis.access_patterns import KernelAccesses
 from symshape.dialects.accessors import MIXED
 from symshape.dialects.plans import ALIGNMENT, SEPARATE, divides
+from symshape.machine.targets import GPU_WARP
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of
 from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, row_bytes, tables, write_all
 from symshape.prover.numbers.condition import all_of
 
-_LANES = 32  # threads of a warp
 _FLOAT = 4  # bytes of a float32
 _TINY, _SHORT = 16, 128  # reduced points up to which alignment gains nothing, or little
 
@@ -107,7 +107,7 @@ class PlanAlignment(Pass):
     def _wide(self, row: Row, kernel: KernelAccesses) -> Row:
         """The row with warps and stages for 16-byte reads."""
         if row.form == MIXED:
-            warps = max(2, row.xblock * row.rblock // (_LANES * self.thread[row.rblock >= _SHORT]))
+            warps = max(2, row.xblock * row.rblock // (GPU_WARP * self.thread[row.rblock >= _SHORT]))
             return replace(row, num_warps=min(16, warps), num_stages=self.stages)
         if row.form != "split_persistent" or row.xblock == 1 and kernel.loops == 1 and row_bytes(kernel) == _FLOAT:
             return row

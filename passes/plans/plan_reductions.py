@@ -9,12 +9,12 @@ from typing import ClassVar, Final
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
+from symshape.machine.targets import GPU_WARP
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, row_bytes, tables, write_all
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
-_LANES: Final = 32  # threads of a warp
 _VECTOR: Final = 16  # bytes of the widest access of a thread
 _ELEMENT: Final = 4  # bytes per point above which holding a row that is read only once takes too many registers
 
@@ -216,9 +216,9 @@ class PlanReductions(Pass):
         if column and rblock <= 4:
             xblock, warps = 2 * self.tile // rblock, 4  # each thread reduces whole rows
         elif not column and rblock < self.tile and writes_points(kernel):
-            tile = self.written_tile if rblock <= _LANES else self.tile
-            vectors = tile // _LANES // (_VECTOR // element_bytes(kernel))
-            xblock, warps = tile // rblock, vectors if rblock <= _LANES else 2
+            tile = self.written_tile if rblock <= GPU_WARP else self.tile
+            vectors = tile // GPU_WARP // (_VECTOR // element_bytes(kernel))
+            xblock, warps = tile // rblock, vectors if rblock <= GPU_WARP else 2
         else:
             xblock = self.column_rows if column else max(1, self.tile // rblock)
             points = xblock * rblock

@@ -11,13 +11,12 @@ from torch_mlir import ir
 
 from symshape.analysis.access_patterns import Access, KernelAccesses
 from symshape.analysis.loops import Dim
+from symshape.dialects.plans import ALIGNMENT
+from symshape.machine.targets import GPU_WARP
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, processors, tables, write_all
 from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
-
-_VECTOR = 128  # bits of the widest access of a thread
-_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,9 @@ class PlanTiles(Pass):
         return write_all(changed)
 
     def _blocks(self, kernel: KernelAccesses) -> list[Row]:
-        vector = _VECTOR // max((a.bits for a in kernel.arguments), default=32)
-        small = 2 * _LANES * vector
-        large = self.warps * _LANES * max(2 * vector, 8)
+        vector = 8 * ALIGNMENT // max((a.bits for a in kernel.arguments), default=32)
+        small = 2 * GPU_WARP * vector
+        large = self.warps * GPU_WARP * max(2 * vector, 8)
         few = at_most(kernel.xnumel, processors() * large)
         return [
             Row(f"block{small}", "pointwise", few, small, num_warps=2),

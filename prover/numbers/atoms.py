@@ -45,6 +45,11 @@ class Symbol:
             self.key = (0, natural_key(name), name)
             return cls._interned.setdefault(name, self)
 
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Its name, as of a function the names of all its symbols."""
+        return frozenset({self.name})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Symbol, (self.name,)
 

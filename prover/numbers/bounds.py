@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from math import gcd, inf
+from math import gcd
 from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.expr import Atom, Expr, Function, Symbol
+from symshape.prover.numbers.intervals import (
+    Interval,
+    interval_product,
+    interval_quotient,
+    interval_remainder,
+    is_empty,
+)
 from symshape.prover.numbers.polynomial import Polynomial
 
-Interval = tuple[int | None, int | None]
 # The least and the greatest value of a symbol, None where there is no bound.
 Range = tuple[Expr | None, Expr | None]
 
@@ -134,7 +140,7 @@ class Bounds:
         for monomial, coefficient in shown.items():
             interval: Interval = (coefficient, coefficient)
             for atom in monomial:
-                interval = _multiply(interval, self._atom_interval(atom))
+                interval = interval_product(interval, self._atom_interval(atom))
             if interval[0] is None:
                 return None
             total += interval[0]
@@ -170,9 +176,9 @@ class Bounds:
             lows, highs = zip(*map(self.interval, atom.args), strict=True)
             return (_largest(*lows), _all(max, highs)) if atom.kind == "max" else (_all(min, lows), _smallest(*highs))
         base, divisor = self.interval(atom.args[0]), self.interval(atom.args[1])
-        if divisor[0] is None or divisor[0] < 1 or _is_empty(divisor):
+        if divisor[0] is None or divisor[0] < 1 or is_empty(divisor):
             return None, None
-        return _mod(base, divisor) if atom.kind == "mod" else _floordiv(base, divisor)
+        return interval_remainder(base, divisor) if atom.kind == "mod" else interval_quotient(base, divisor)
 
     # Elimination.
 
@@ -256,7 +262,7 @@ class Bounds:
         if scaled is None:
             return None
         least, greatest = self.interval(reduced)
-        if _is_empty((max(least or 1, 1), greatest)):
+        if is_empty((max(least or 1, 1), greatest)):
             return None
         if scaled < 0:
             return -(-scaled // max(least or 1, 1))
@@ -309,48 +315,3 @@ def _at_least(value: int | None, limit: int) -> bool:
 
 def _at_most(value: int | None, limit: int) -> bool:
     return value is not None and value <= limit
-
-
-def _is_empty(interval: Interval) -> bool:
-    """Whether an interval is empty: of an expression in a loop without points, or under contradicting facts."""
-    low, high = interval
-    return low is not None and high is not None and high < low
-
-
-def _multiply(left: Interval, right: Interval) -> Interval:
-    ends = [_end_product(a, b) for a in _with_infinities(left) for b in _with_infinities(right)]
-    low, high = min(ends), max(ends)  # exact: the ends are ints or infinite
-    return (low if isinstance(low, int) else None), (high if isinstance(high, int) else None)
-
-
-def _with_infinities(interval: Interval) -> tuple[float, float]:
-    low, high = interval
-    return (-inf if low is None else low), (inf if high is None else high)
-
-
-def _end_product(left: float, right: float) -> float:
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    if left == 0 or right == 0:
-        return 0
-    return inf if (left > 0) == (right > 0) else -inf
-
-
-def _mod(base: Interval, divisor: Interval) -> Interval:
-    """The interval of ``base % divisor`` for a divisor of at least 1."""
-    high = None if divisor[1] is None else divisor[1] - 1
-    if not _at_least(base[0], 0):
-        return 0, high
-    fits = base[1] is not None and divisor[0] is not None and base[1] < divisor[0]
-    return (base[0] if fits else 0), _smallest(base[1], high)
-
-
-def _floordiv(base: Interval, divisor: Interval) -> Interval:
-    """The interval of ``base // divisor`` for a divisor of at least 1."""
-    least, greatest = divisor[0] or 1, divisor[1]
-    low, high = base
-    if low is not None:
-        low = low // least if low < 0 else 0 if greatest is None else low // greatest
-    if high is not None:
-        high = high // least if high >= 0 else -1 if greatest is None else high // greatest
-    return low, high

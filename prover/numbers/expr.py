@@ -282,6 +282,11 @@ def as_expr(value: Expr | int) -> Expr:
     raise TypeError(f"an integer or an Expr is needed, not {value!r}")
 
 
+def expr_of_atom(atom: Atom) -> Expr:
+    """The expression that is an atom of another one: a symbol, or a function, simplified."""
+    return _symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args)
+
+
 def ceildiv(left: Expr | int, right: Expr | int) -> Expr:
     """The quotient rounded up, for a positive divisor."""
     return (as_expr(left) + right - 1) // right

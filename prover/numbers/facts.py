@@ -9,9 +9,10 @@ from math import gcd
 from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
-from symshape.prover.numbers.bounds import Bounds, Interval, Range
+from symshape.prover.numbers.bounds import Bounds, Range
 from symshape.prover.numbers.counterexamples import Conditions, Counterexamples, names_of
 from symshape.prover.numbers.expr import Atom, Expr, Function, Symbol, as_expr
+from symshape.prover.numbers.intervals import Interval
 from symshape.prover.numbers.polynomial import Polynomial
 from symshape.prover.numbers.simplify import Simplifier
 

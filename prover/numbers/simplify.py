@@ -8,8 +8,8 @@ from math import gcd
 from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
-from symshape.prover.numbers.bounds import Interval
 from symshape.prover.numbers.expr import Atom, Expr, Function, maximum, minimum, only_floordiv
+from symshape.prover.numbers.intervals import Interval
 from symshape.prover.numbers.polynomial import Polynomial
 
 _MAX_ROUNDS: Final = 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, final
 
+from symshape.prover.numbers.intervals import Interval, interval_product, interval_square
 from symshape.prover.solver.encode import Row
 
 # Each round goes over all rows; a chain of equalities settles in a few, and x < y < x would never end.
@@ -40,6 +41,10 @@ class Ranges:
         value, high = max(value, -_LARGEST), self.high[variable]
         if value <= _LARGEST and (high is None or value < high):
             self.high[variable], self.changed = value, True
+
+    def interval(self, variable: int) -> Interval:
+        """The range of a variable."""
+        return self.low[variable], self.high[variable]
 
     def width(self, variable: int) -> int | None:
         """The number of values of a variable minus one; None for infinitely many."""
@@ -105,27 +110,13 @@ def _narrow(terms: tuple[tuple[int, int], ...], constant: int, ranges: Ranges) -
 
 
 def _multiply(left: int, right: int, result: int, ranges: Ranges) -> None:
-    (a, b), (c, d) = ((ranges.low[v], ranges.high[v]) for v in (left, right))
-    if left == right and not ((a is not None and a >= 0) or (b is not None and b <= 0)):
-        ranges.raise_low(result, 0)
-    if a is not None and b is not None and c is not None and d is not None:
-        corners = (a * c, a * d, b * c, b * d)
-        if left != right or a >= 0 or b <= 0:
-            ranges.raise_low(result, min(corners))
-        ranges.lower_high(result, max(corners))
-        return
-    if left == right:
-        ends = [end for end in (a, None if b is None else -b) if end is not None and end > 0]
-        ranges.raise_low(result, max(ends, default=0) ** 2)
-        return
-    if a is not None and a >= 0 and c is not None and c >= 0:
-        ranges.raise_low(result, a * c)
-    elif b is not None and b <= 0 and d is not None and d <= 0:
-        ranges.raise_low(result, b * d)
-    elif a is not None and a >= 0 and d is not None and d <= 0:
-        ranges.lower_high(result, a * d)
-    elif b is not None and b <= 0 and c is not None and c >= 0:
-        ranges.lower_high(result, b * c)
+    """Narrows the range of a product to what its factors allow."""
+    factor = ranges.interval(left)
+    low, high = interval_square(factor) if left == right else interval_product(factor, ranges.interval(right))
+    if low is not None:
+        ranges.raise_low(result, low)
+    if high is not None:
+        ranges.lower_high(result, high)
 
 
 def _divide(result: int, factor: int, other: int, ranges: Ranges) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from symshape.machine.instruction_sets import NATIVE
+from symshape.machine.targets import CPU_CACHE_LINE
 from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.kept_objects import kept_object
 from symshape.runtime.cpu.load_objects import Library
@@ -30,7 +31,6 @@ from symshape.runtime.cpu.recorder import Address, Buffer, Call, Recording, Stan
 from symshape.runtime.torch_c import reinterpret_tensor
 
 _MOST: Final = 64  # layouts that a segment is recorded for
-_LINE: Final = 64  # bytes of a cache line
 _STEPS: Final = 8  # sizes of blocks between a power of two and the next: similar sizes share kept memory
 _HEAD: Final = 7  # words before the bases
 
@@ -205,13 +205,13 @@ def planned(lifetimes: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
     placed: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i][0], i)):
         size, first, last = lifetimes[i]
-        size = -(-size // _LINE) * _LINE
+        size = -(-size // CPU_CACHE_LINE) * CPU_CACHE_LINE
         at = 0
         others = [j for j in placed if lifetimes[j][1] <= last and first <= lifetimes[j][2]]
         for j in sorted(others, key=offsets.__getitem__):
             if at + size <= offsets[j]:
                 break
-            at = max(at, offsets[j] + -(-lifetimes[j][0] // _LINE) * _LINE)
+            at = max(at, offsets[j] + -(-lifetimes[j][0] // CPU_CACHE_LINE) * CPU_CACHE_LINE)
         offsets[i] = at
         placed.append(i)
         end = max(end, at + size)
@@ -220,5 +220,5 @@ def planned(lifetimes: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
 
 def _rounded(size: int) -> int:
     """Bytes of a block that has room for ``size``."""
-    step = max(1 << max(size.bit_length() - 1, 0), _STEPS * _LINE) // _STEPS
+    step = max(1 << max(size.bit_length() - 1, 0), _STEPS * CPU_CACHE_LINE) // _STEPS
     return -(-size // step) * step

@@ -213,7 +213,6 @@ class Copies:
     of the inputs copied there; ``expanded``: positions of inputs that are copied without repeated elements;
     ``results``: positions in ``memory``, from which results are copied."""
 
-    moving: list[int]
     expanded: list[int]
     inputs: list[tuple[list[torch.Tensor], list[int]]]
     results: list[list[int]]
@@ -224,7 +223,7 @@ class Copies:
         cls, args: Sequence[Any], moving: list[int], statics: list[torch.Tensor], memory: list[torch.Tensor]
     ) -> Copies:
         kinds = [([statics[j] for j in kind], [moving[j] for j in kind]) for kind in _by_type(statics)]
-        return cls(moving, [i for i in moving if 0 in args[i].stride()], kinds, _by_type(memory), memory)
+        return cls([i for i in moving if 0 in args[i].stride()], kinds, _by_type(memory), memory)
 
 
 @dataclass

@@ -167,8 +167,7 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
         "returned": list(relations(gm.graph, kind).values()),
         "written": [] if options.cuda_graphs else written_inputs(gm, kind),
         "versions": versions(),
-        "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
-        "pass options": options.pass_options,
+        "options": options.in_key() | {"disable_passes": sorted(options.disable_passes)},
         "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],
         "device": _device(gm, options),
     }

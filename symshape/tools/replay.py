@@ -111,7 +111,11 @@ def compile_recorded(recorded: Recorded, *, run: bool = False) -> Replayed:
 
     def once(attempt: Any) -> Built:
         if attempt.as_calls:
-            raise CompileError("the graph can only be run as library calls, which needs the model")
+            raise CompileError(
+                "the graph can only be run as library calls, which needs the model",
+                where=str(recorded.folder),
+                next_step="run the program that was recorded, with SYMSHAPE_STRICT=1 to see what fails",
+            )
         start = ready.start(about["target"], about["device"], about["kind"], constants)
         return build(start, recorded.options, attempt, Watch(keep=True))
 
@@ -139,7 +143,9 @@ def _check(made: Replayed) -> None:
     """CompileError with the differences and the first stage that differs, if the code is not the recorded one."""
     if not made.recorded.is_compiled:
         raise CompileError(
-            f"there is nothing to compare with: {made.recorded.about['outcome']}", where=str(made.recorded.folder)
+            f"there is nothing to compare with: {made.recorded.about['outcome']}",
+            where=str(made.recorded.folder),
+            next_step="leave out --check: it compares with the stages and the code of a graph that was compiled",
         )
     found = list(differences(made))
     if found:
@@ -171,7 +177,9 @@ def _run(made: Replayed, actions: Actions) -> None:
     missing = list(missing_constants(made.recorded))
     if missing:
         raise CompileError(
-            f"it cannot be run: the recording has no {', '.join(missing)}", where=str(made.recorded.folder)
+            f"it cannot be run: the recording has no {', '.join(missing)}",
+            where=str(made.recorded.folder),
+            next_step="record the program again with SYMSHAPE_RECORD_DATA=1, which keeps the constants of a graph",
         )
     about, options = made.recorded.about, made.recorded.options
     inputs = random_inputs(made.ready.signature, _sizes(actions.sizes), about["device"], actions.seed)

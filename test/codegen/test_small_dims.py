@@ -15,7 +15,8 @@ import symshape
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
-from symshape.codegen.cpu.schedule.interleave import MOST, find_groups, picked, spread
+from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.condition import Condition, at_least
 from symshape.prover.numbers.expr import Expr
 
@@ -104,7 +105,7 @@ def test_no_form_is_for_sizes_that_are_excluded(rows: Expr, known: tuple[Conditi
 
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_picked_and_spread_are_inverse(width: int) -> None:
-    for stride in range(2, MOST + 1):
+    for stride in range(2, CPU_MOST_INTERLEAVED + 1):
         parts = torch.arange(stride * width).view(stride, width)
         values = []
         for index in range(stride):
@@ -191,6 +192,7 @@ def _columns(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.stack(columns, -1), x.sum(-1), x.amax(-1), x[:, -1] - x[:, 0], x + y[:, None]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("count", [5, 8, 16])
 def test_rows_of_a_known_number_of_elements(count: int) -> None:
     example = torch.randn(6, count), torch.randn(6)

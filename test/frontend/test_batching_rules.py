@@ -133,7 +133,7 @@ def _check(compiled: Any, transformed: Any, name: str, has_batch: tuple[bool, bo
         torch.testing.assert_close(compiled(*given), transformed(*given), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("how", TRANSFORMS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_entry(name: str, how: str) -> None:

@@ -456,7 +456,7 @@ def _maxima(window: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     return pooled
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("arguments", WINDOWS)
 def test_maxima_of_images(arguments: Any, dtype: torch.dtype) -> None:

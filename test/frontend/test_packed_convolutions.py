@@ -130,7 +130,7 @@ MODELS: dict[str, tuple[nn.Module, int, int]] = {
 SIZES = [(2, 12, 10), (1, 7, 13), (3, 3, 3), (0, 8, 8), (1, 4, 5)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_results(name: str) -> None:
     model, calls, launches = MODELS[name]

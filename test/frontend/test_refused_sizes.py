@@ -105,7 +105,7 @@ def test_one_graph_serves_other_sizes(name: str) -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("name", [*PADDINGS, *SOURCES])
 def test_calls(name: str, order: tuple[int, ...]) -> None:

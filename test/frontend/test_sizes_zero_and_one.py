@@ -401,7 +401,7 @@ def _spectra(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
 @pytest.mark.parametrize(
     "function", [_running, _products, _contracted, _averages, _extrema, _losses, _built, _spreads, _spectra]
@@ -692,6 +692,7 @@ WRITES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("first", [3, 1, 0])
 @pytest.mark.parametrize("program", WRITES.values(), ids=WRITES)
 def test_what_is_written_overlaps_itself_at_no_size(program: Any, first: int) -> None:

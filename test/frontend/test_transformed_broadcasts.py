@@ -83,6 +83,7 @@ def test_numbers_in_transforms(name: str, first: int) -> None:
     _compare(symshape.jit, ALONE[name], [(_rows(n, 0.1),) for n in (first, 4, 1, 3)])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("order", [ORDERS[0], *(pytest.param(o, marks=pytest.mark.long) for o in ORDERS[1:])], ids=str)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_what_is_repeated_in_transforms(name: str, order: list[tuple[int, int]]) -> None:
@@ -129,7 +130,7 @@ def _first_columns(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("order", [[(3, 3), (1, 3), (1, 1)], [(1, 3), (3, 3)], [(1, 1), (4, 4), (1, 4)]], ids=str)
 @pytest.mark.parametrize("name", WRITES)
 def test_gradients_of_what_is_repeated_in_place(name: str, order: list[tuple[int, int]]) -> None:

@@ -86,5 +86,6 @@ def test_three_places(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long  # `make lint` says the same
 def test_the_tree() -> None:
     assert list(checker.package_uses()) == []

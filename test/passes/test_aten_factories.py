@@ -91,12 +91,9 @@ def test_symbolic_numbers() -> None:
             aten.div.Tensor(k, n),
             aten.pow.Tensor_Scalar(k, n),
             aten.full.default([n, 3], n),
-            aten.tril.default(x, n - 4),
-            aten.triu.default(x, 4 - n),
             aten.clamp.default(k, None, n - 1),
             aten.remainder.Scalar(k, n),
-            aten.arange.start_step(n, 5 * n, 2),
-            aten.masked_fill.Scalar(k, k < 0, n),
+            torch.ops.prims.iota.default(n, start=n, step=2, dtype=I64, device="cpu", requires_grad=False),
         ]
 
     check(function, [values(4, 6), values(4, dtype=I64)], [values(7, 3), values(7, dtype=I64)])
@@ -112,47 +109,10 @@ FACTORIES: dict[str, Callable[[torch.Tensor, int], Any]] = {
         aten.full.default([n], 3, dtype=I32),
         aten.full.default([], True),
     ],
-    "like": lambda x, n: [
-        aten.full_like.default(x, 2),
-        aten.zeros_like.default(x, dtype=I64),
-        aten.ones_like.default(x),
-    ],
-    "new": lambda x, n: [
-        aten.new_full.default(x, [n], 7),
-        aten.new_zeros.default(x, [n]),
-        aten.new_ones.default(x, [2, n]),
-    ],
-    "zeros": lambda x, n: [
-        aten.zeros.default([n]),
-        aten.ones.default([n], dtype=torch.bool),
-        aten.scalar_tensor.default(0.1),
-    ],
-    "empty": lambda x, n: [aten.mul.Tensor(aten.ones_like.default(aten.empty.memory_format([n])), 2)],
-    "arange": lambda x, n: [
-        aten.arange.default(n),
-        aten.arange.start(2, n),
-        aten.arange.start_step(0, 2 * n, 3),
-        aten.arange.default(n, dtype=F32),
-        aten.arange.start_step(0, 3, 0.25),
-        aten.arange.start_step(9, 1, -2),
-        aten.arange.default(n, dtype=BF16),
-        _iota(n),
-    ],
-    "linspace": lambda x, n: [  # the tracer fixes the number of steps
-        aten.linspace.default(-1, 2, 6),
-        aten.linspace.default(0, 1, 1),
-        aten.linspace.default(0, 10, 7, dtype=I64),
-        aten.linspace.default(3, -3, 7, dtype=F64),
-        aten.linspace.default(n, -1, 2),
-        aten.linspace.default(2, 5, 0),
-    ],
-    "eye": lambda x, n: [aten.eye.default(n), aten.eye.m(n, 4, dtype=I64)],
-    "triangle": lambda x, n: [
-        aten.tril.default(x),
-        aten.triu.default(x),
-        aten.tril.default(x, 1),
-        aten.triu.default(x, -1),
-    ],
+    "like": lambda x, n: [aten.full_like.default(x, 2), aten.full_like.default(x, True, dtype=I64)],
+    "number": lambda x, n: [aten.scalar_tensor.default(0.1)],
+    "empty": lambda x, n: [aten.full_like.default(aten.empty.memory_format([n]), 2)],
+    "iota": lambda x, n: [_iota(n)],
 }
 
 

@@ -58,7 +58,7 @@ def imported() -> dict[str, str]:
     return texts
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_pass_of_mlir_after_each_of_ours(name: str, step: str, imported: dict[str, str], tmp_path: Path) -> None:

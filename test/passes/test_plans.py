@@ -19,6 +19,7 @@ from symshape.codegen.triton.kernel import emit_triton
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.plans import SPLIT
 from symshape.passes.framework.manager import run_pipeline
+from symshape.passes.plans.plan_reductions import PlanReductions
 from symshape.passes.plans.variant_table import MOST_VARIANTS
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import TRUE
@@ -288,7 +289,7 @@ def test_split_counts_are_near_the_best_of_the_model() -> None:
     for outer, reduced in split_model.grid():
         count = split_model.planned(outer, reduced)
         assert count >= 1
-        assert count == 1 or outer * count * split_model.PARTIAL <= split_model.WORKSPACE
+        assert count == 1 or outer * count * split_model.PARTIAL <= PlanReductions().workspace
         ratio = split_model.seconds(outer, reduced, count) / split_model.best(outer, reduced)[1]
         assert ratio <= 1.5, (outer, reduced, count)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -121,6 +122,10 @@ def test_hermite_polynomials() -> None:
         eager = function(x, degrees)
         kept = eager.isfinite() & (degrees <= 4) | (degrees > 128) | degrees.isnan()
         torch.testing.assert_close(report.result[kept], eager[kept], rtol=1e-5, atol=1e-5, equal_nan=True)
+        at_a_number = symshape.explain(partial(function, 0.7), degrees)
+        assert at_a_number.totals()["library_calls"] == 0
+        at_a_tensor = report.run(torch.full((2, 1), 0.7), degrees)[0]
+        torch.testing.assert_close(at_a_number.result, at_a_tensor, rtol=1e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    gc.freeze()  # what other tests have left: to walk it took nearly all of these tests' time
     found, run, make = Watch(), opaque_call.run, KeptGraph.__init__
 
     def counted(*args: Any) -> Any:

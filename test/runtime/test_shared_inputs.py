@@ -47,6 +47,7 @@ def both_written(x: Tensor, y: Tensor) -> Tensor:
     return x - y
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("first", INPUTS)
 @pytest.mark.parametrize("program", [first_written, second_written, both_written])
 def test_inputs_that_overlap_at_some_calls(program: Callable[..., Tensor], first: str) -> None:

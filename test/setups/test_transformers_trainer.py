@@ -117,7 +117,7 @@ ACCUMULATED = {"gradient_accumulation_steps": 2, "bf16": True}
     "make, wrap, arguments",
     [
         (Average, symshape.compile, {}),
-        (Average, _in_place, {}),
+        pytest.param(Average, _in_place, {}, marks=pytest.mark.long),
         pytest.param(_bert, symshape.compile, {"max_grad_norm": 0.1}, marks=pytest.mark.long),
         pytest.param(_bert, _in_place, ACCUMULATED, marks=pytest.mark.long),
     ],

@@ -194,16 +194,12 @@ def test_explain_compiles_and_says_what_is_kept(
 
 
 def test_machine_code_leaves_with_its_entries() -> None:
-    def libraries() -> list[Library]:
-        gc.collect()
-        return [one for one in gc.get_objects() if type(one) is Library]
-
     torch.compiler.reset()
-    others = libraries()  # of other tests: they are held, so that none goes meanwhile
-    known = set(map(id, others))
+    gc.freeze()  # what other tests have left is neither counted nor walked, which took longer than all the rest
 
     def loaded() -> int:
-        return sum(id(one) not in known for one in libraries())
+        gc.collect()
+        return sum(type(one) is Library for one in gc.get_objects())
 
     for turn in range(2):  # compiled, then from the cache
         symshape.compile(lambda x: x * 2)(torch.ones(3 + turn))

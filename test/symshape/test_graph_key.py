@@ -222,3 +222,21 @@ def test_versions_options_and_the_processor_are_in_the_key(tmp_path: Path, monke
         patched.setattr(graph_cache, "versions", lambda: {"symshape": "another"})
         keys.append(key())
     assert len(set(keys)) == len(keys) and key() == keys[0] == key(debug_dir="elsewhere")
+
+
+def test_every_option_is_in_the_key_or_declared_apart() -> None:
+    """An option that is added changes the key by itself: an entry of another value of it is never taken."""
+    gm = torch.fx.symbolic_trace(lambda x: x)
+    other: dict[str, Any] = {
+        "target": "cpu",
+        "passes": ("cse",),
+        "disable_passes": ("reuse-buffers",),
+        "pass_options": (("unroll-reductions", "max-points=2"),),
+        "opt_level": 3,
+        "random": "fast",
+    }
+    assert set(Options().in_key()) == set(other)
+    keys = [graph_cache.entry_key(graph_key(gm, None), gm, Options(), "forward")]
+    for name, value in other.items():
+        keys.append(graph_cache.entry_key(graph_key(gm, None), gm, Options(**{name: value}), "forward"))
+    assert len(set(keys)) == len(keys)

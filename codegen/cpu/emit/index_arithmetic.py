@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
-from symshape.prover.numbers.expr import Expr, Function, Symbol
+from symshape.prover.numbers.expr import Expr, Function, Symbol, expr_of_atom
 
 _EXTREMUM = {"max": "arith.maxsi", "min": "arith.minsi"}
 
@@ -121,11 +121,11 @@ def per_lane(state: State, expr: Expr) -> str:
     uniform = Expr.const(0)
     varying: list[str] = []
     for factor, atoms in expr.terms:
-        inside = [atom for atom in atoms if state.varies(_expr(atom))]
+        inside = [atom for atom in atoms if state.varies(expr_of_atom(atom))]
         outside = Expr.const(factor)
         for atom in atoms:
             if atom not in inside:
-                outside = outside * _expr(atom)
+                outside = outside * expr_of_atom(atom)
         if inside:
             varying.append(_product(state, [_atom_per_lane(state, atom) for atom in inside], outside))
         else:
@@ -143,10 +143,6 @@ def lane_offsets(state: State, strides: dict[str, Expr]) -> str:
             step, place = state.broadcast(scalar(state, stride), "i64"), state.place(name)
             parts.append(place if stride.as_int() == 1 else _binary(state, "arith.muli", step, place))
     return reduce(lambda left, right: _binary(state, "arith.addi", left, right), parts or [state.splat(0, "i64")])
-
-
-def _expr(atom: Symbol | Function) -> Expr:
-    return Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args)
 
 
 def _binary(state: State, operation: str, left: str, right: str) -> str:

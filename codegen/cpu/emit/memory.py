@@ -7,11 +7,11 @@ from symshape.codegen.cpu.emit import packed_rows, types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.neighbours import Access, is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
-from symshape.codegen.cpu.schedule.interleave import MOST, Member, picked, spread
+from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
+from symshape.machine.targets import CPU_CACHE_LINE, CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.expr import Expr, product
 
 _FAR = 1 << 30
-_LINE = 64  # bytes of a cache line
 
 
 def load(state: State, instr: Instr) -> Value:
@@ -41,7 +41,7 @@ def _load(state: State, instr: Instr) -> Value:
         some = scalars if not vectors else _any(state, mask)
         read = _contiguous if stride.as_int() == 1 else _backward
         return Value(read(state, pointer, instr.address, dtype, mask, some), dtype, uniform=False)
-    if mask is None and stride is not None and 2 <= (stride.as_int() or 0) <= MOST:
+    if mask is None and stride is not None and 2 <= (stride.as_int() or 0) <= CPU_MOST_INTERLEAVED:
         return Value(_every(state, instr, stride.as_int() or 0), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)
@@ -59,7 +59,7 @@ def prefetch(state: State, instr: Instr) -> None:
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
-    for offset in range(0, state.width * types.size(dtype), _LINE):
+    for offset in range(0, state.width * types.size(dtype), CPU_CACHE_LINE):
         address = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
         hints = "cache = 1 : i32, hint = 3 : i32, rw = 0 : i32"
         state.writer.effect(f'"llvm.intr.prefetch"({address}) <{{{hints}}}> : (!llvm.ptr) -> ()')

@@ -19,9 +19,9 @@ from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel, side_by_side
-from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, LanePlan
 from symshape.codegen.cpu.schedule.sweep_order import access_cost, weight
-from symshape.prover.numbers.expr import Expr, ceildiv, product
+from symshape.prover.numbers.expr import Expr, product
 
 _COPIES: Final = 4  # vectors of rows of a unit: whole cache lines of neighbours
 _LONG: Final = 12  # of a step, in cheap operations: from here on rows are worth reading with gathers
@@ -31,26 +31,13 @@ _FEW: Final = 2  # rows that take less time one by one than as a vector with gat
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(LanePlan):
     """The loop order. ``lane``: the parallel dim along the lanes, of which a unit has ``block`` indices; None if a unit
     is one row. ``along``: the reduced dim along the lanes instead, of a row, or of ``block`` interleaved rows; None if
     the points of a row are not contiguous. ``gathers``: the points of the lane dim are not contiguous."""
 
-    kernel: LoopKernel
-    lane: Dim | None
-    block: int
     along: Dim | None = None
     gathers: bool = False
-
-    @property
-    def counters(self) -> tuple[tuple[str, Expr], ...]:
-        """The parts of a unit's number: parallel dims, then the block of the lane dim."""
-        blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
-        return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
-
-    @property
-    def units(self) -> Expr:
-        return unit_count(self.counters)
 
     @property
     def work(self) -> Expr:

@@ -17,9 +17,9 @@ from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel
-from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, LanePlan
 from symshape.codegen.scatter_kernels import operation
-from symshape.prover.numbers.expr import Expr, ceildiv
+from symshape.prover.numbers.expr import Expr
 
 COST: Final = 8  # of a point, in elementwise operations
 _LINES = 512  # elements of the innermost parallel dim that a unit has, if they lie side by side
@@ -27,25 +27,12 @@ _APART = 16  # and if they do not
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(LanePlan):
     """The loop order. ``lane``: the innermost parallel dim, of which a unit has up to ``block`` elements. ``inner``: it
     is the innermost loop, since it is contiguous; in ``vectors`` if all its elements have the same index."""
 
-    kernel: LoopKernel
-    lane: Dim | None
-    block: int
     inner: bool
     vectors: bool
-
-    @property
-    def counters(self) -> tuple[tuple[str, Expr], ...]:
-        """The parts of a unit's number: parallel dims, then the block of the lane dim."""
-        blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
-        return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
-
-    @property
-    def units(self) -> Expr:
-        return unit_count(self.counters)
 
 
 def plan(kernel: LoopKernel) -> Plan:

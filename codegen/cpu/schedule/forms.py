@@ -11,7 +11,7 @@ from symshape.codegen.cpu.emit import rows_along_lanes
 from symshape.codegen.cpu.emit.combiners import reduction
 from symshape.codegen.cpu.emit.moments import with_moments
 from symshape.codegen.cpu.objects.target import Target
-from symshape.codegen.cpu.schedule import interleave, lane_work, packed_rows
+from symshape.codegen.cpu.schedule import lane_work, packed_rows
 from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.broadcast_sizes import perhaps_repeated, with_more, with_ones
 from symshape.codegen.cpu.schedule.lane_work import LaneWork
@@ -19,6 +19,7 @@ from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import chooses, unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, closure, schedule, weight
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts, Row
@@ -186,7 +187,7 @@ def cost(plan: Schedule) -> int:
     return sum(weight(instr) for one in plan.sweeps for instr in one.code)
 
 
-def _without_small(kernel: LoopKernel, most: int = interleave.MOST) -> LoopKernel:
+def _without_small(kernel: LoopKernel, most: int = CPU_MOST_INTERLEAVED) -> LoopKernel:
     """The kernel without dims that are known to have few elements, ``most`` of all together, if they are reduced, or
     would fill a small part of each vector."""
     for position, dim in enumerate(kernel.dims):

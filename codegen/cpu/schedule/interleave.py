@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symshape.analysis.loops import Instr
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.expr import Expr
-
-MOST = 16  # elements that belong together; more take more shuffles than a gather costs
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def _stride(instr: Instr, lane: str | None) -> int | None:
         return None
     stride = instr.address.coefficient(lane)
     value = None if stride is None else stride.as_int()
-    return value if value is not None and 2 <= value <= MOST else None
+    return value if value is not None and 2 <= value <= CPU_MOST_INTERLEAVED else None
 
 
 def picked(stride: int, index: int, width: int) -> list[list[int]]:

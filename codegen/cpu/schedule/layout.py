@@ -44,6 +44,27 @@ def unit_count(counters: Iterable[tuple[str, Expr]]) -> Expr:
 
 
 @dataclass(frozen=True)
+class LanePlan:
+    """A loop order without sweeps: a unit has up to ``block`` indices of the parallel dim ``lane`` (None: it is one
+    point of all parallel dims)."""
+
+    kernel: LoopKernel
+    lane: Dim | None
+    block: int
+
+    @property
+    def counters(self) -> tuple[tuple[str, Expr], ...]:
+        """The parts of a unit's number: parallel dims, then the block of the lane dim."""
+        blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
+        return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
+
+    @property
+    def units(self) -> Expr:
+        """The number of units."""
+        return unit_count(self.counters)
+
+
+@dataclass(frozen=True)
 class Layout:
     """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 if it
     is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.passes.lowering.aten.builder import ZERO, Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.rule_combinators import Rule, number
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type
@@ -15,7 +16,6 @@ from symshape.prover.numbers.expr import Expr, as_expr, maximum
 # Each piece of a join is one masked read at every point. On a CPU a last dim of a few elements is unrolled
 # (`codegen/cpu/schedule/small_dims.py`): each point reads what it is made of.
 MOST_PIECES = 8
-MOST_UNROLLED = 16
 # A slice bound at least this large is the largest int64, which says "to the end".
 NO_BOUND = 2**62
 
@@ -39,8 +39,8 @@ def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def _most_pieces(b: Builder, position: int) -> int:
     sizes = b.results[0].sizes
     size = sizes[position].as_int() if position == len(sizes) - 1 and len(sizes) > 1 else None
-    unrolled = b.target == "cpu" and size is not None and size <= MOST_UNROLLED
-    return MOST_UNROLLED if unrolled else MOST_PIECES
+    unrolled = b.target == "cpu" and size is not None and size <= CPU_MOST_INTERLEAVED
+    return CPU_MOST_INTERLEAVED if unrolled else MOST_PIECES
 
 
 def _piece(b: Builder, x: Tensor, position: int, start: Expr, end: Expr | None) -> Tensor:
@@ -66,15 +66,6 @@ def _choose(b: Builder, views: Sequence[Tensor], position: int, ends: Sequence[E
         return chosen
 
     return b.pointwise(result.sizes, result.dtype, views, code)
-
-
-def stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    sizes = b.results[0].sizes
-    position = b.dim(dim, len(sizes))
-    if len(tensors) > _most_pieces(b, position):
-        raise Unsupported(f"{len(tensors)} pieces")
-    views = [b.view(x, sizes, lambda *d: [*d[:position], *d[position + 1 :]]) for x in tensors]
-    return _choose(b, views, position, [Expr.const(k + 1) for k in range(len(views))])
 
 
 def constant_pad(b: Builder, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
@@ -217,39 +208,13 @@ def repeat(b: Builder, x: Tensor, repeats: Sequence[Any]) -> Tensor:
     return b.view(x, b.results[0].sizes, read)
 
 
-def pixel_shuffle(b: Builder, x: Tensor, factor: int) -> Tensor:
-    def read(*d: Expr) -> list[Expr]:
-        *lead, channel, row, column = d
-        return [
-            *lead,
-            channel * factor * factor + row % factor * factor + column % factor,
-            row // factor,
-            column // factor,
-        ]
-
-    return b.view(x, b.results[0].sizes, read)
-
-
-def pixel_unshuffle(b: Builder, x: Tensor, factor: int) -> Tensor:
-    def read(*d: Expr) -> list[Expr]:
-        *lead, channel, row, column = d
-        inner = channel % (factor * factor)
-        return [*lead, channel // (factor * factor), row * factor + inner // factor, column * factor + inner % factor]
-
-    return b.view(x, b.results[0].sizes, read)
-
-
 RULES: dict[str, Rule] = {
     "aten.cat.default": cat,
-    "aten.stack.default": stack,
     "aten.constant_pad_nd.default": constant_pad,
     "aten.slice_scatter.default": slice_scatter,
     "aten.select_scatter.default": select_scatter,
     "aten.diagonal_scatter.default": diagonal_scatter,
-    "aten.flip.default": flip,
     "prims.rev.default": flip,
     "aten.roll.default": roll,
     "aten.repeat.default": repeat,
-    "aten.pixel_shuffle.default": pixel_shuffle,
-    "aten.pixel_unshuffle.default": pixel_unshuffle,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.artifact.element_types import LARGEST
 from symshape.passes.lowering.aten.rule_combinators import Rule, math_op, on_floats, predicate, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
 
@@ -14,10 +13,6 @@ INFINITY = math.inf
 
 def reciprocal(m: Body, x: Scalar) -> Scalar:
     return m.div(m.constant(1.0, x.dtype), x)
-
-
-def square(m: Body, x: Scalar) -> Scalar:
-    return m.mul(x, x)
 
 
 def sigmoid(m: Body, x: Scalar) -> Scalar:
@@ -29,10 +24,6 @@ def sigmoid(m: Body, x: Scalar) -> Scalar:
     lost = m.sub(small, m.sub(divisor, one))
     quotient = m.div(m.select(m.compare("lt", x, zero), small, one), divisor)
     return m.sub(quotient, m.mul(quotient, m.mul(lost, m.sub(one, m.mul(half, small)))))
-
-
-def fraction(m: Body, x: Scalar) -> Scalar:
-    return m.sub(x, m.math("trunc", x))
 
 
 def round_decimals(m: Body, x: Scalar, decimals: int = 0) -> Scalar:
@@ -51,43 +42,11 @@ def sign(m: Body, x: Scalar) -> Scalar:
     return m.select(m.compare("lt", x, zero), m.constant(-1, x.dtype), positive)
 
 
-def scale(factor: float) -> Any:
-    return lambda m, x: m.mul(x, m.constant(factor, x.dtype))
-
-
 def angle(m: Body, x: Scalar) -> Scalar:
     """Of a real number: pi if negative, NaN for NaN."""
     zero = m.constant(0.0, x.dtype)
     half_turn = m.select(m.compare("lt", x, zero), m.constant(math.pi, x.dtype), zero)
     return m.select(m.is_nan(x), x, half_turn)
-
-
-def sinc(m: Body, x: Scalar) -> Scalar:
-    turned = m.mul(x, m.constant(math.pi, x.dtype))
-    ratio = m.div(m.math("sin", turned), turned)
-    return m.select(m.compare("eq", x, m.constant(0.0, x.dtype)), m.constant(1.0, x.dtype), ratio)
-
-
-def logit(m: Body, x: Scalar, eps: Any = None) -> Scalar:
-    one = m.constant(1.0, x.dtype)
-    if eps is not None:
-        low, high = m.number(eps, x.dtype), m.sub(one, m.number(eps, x.dtype))
-        x = m.select(m.compare("lt", x, low), low, m.select(m.compare("gt", x, high), high, x))
-    return m.math("log", m.div(x, m.sub(one, x)))
-
-
-def nan_to_num(dtype: str, m: Body, x: Scalar, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Scalar:
-    if not is_float(x.dtype):
-        return x
-    high, low = LARGEST[dtype] if posinf is None else posinf, -LARGEST[dtype] if neginf is None else neginf
-    result = m.select(m.is_nan(x), m.number(0.0 if nan is None else nan, x.dtype), x)
-    result = m.select(m.compare("eq", x, m.constant(INFINITY, x.dtype)), m.number(high, x.dtype), result)
-    return m.select(m.compare("eq", x, m.constant(-INFINITY, x.dtype)), m.number(low, x.dtype), result)
-
-
-def nan_to_num_rule(b: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """The largest number is that of the tensor's own dtype, not of the compute type."""
-    return to_result(lambda m, v: nan_to_num(x.dtype, m, v, *args, **kwargs))(b, x)
 
 
 def x_times(name: str) -> Any:
@@ -131,17 +90,13 @@ def hypot_rule(b: Any, *operands: Any) -> Any:
     return to_result(wide_hypot if wide else hypot)(b, *operands)
 
 
-def log_add_exp(exp: str, log: str) -> Any:
+def log_add_exp(m: Body, x: Scalar, y: Scalar) -> Scalar:
     """log(exp(x) + exp(y)) from the larger one; equal infinities give themselves."""
-
-    def code(m: Body, x: Scalar, y: Scalar) -> Scalar:
-        one = m.constant(1.0, x.dtype)
-        distance = m.neg(m.math("absf", m.sub(x, y)))
-        total = m.add(m.max(x, y), m.math(log, m.add(one, m.math(exp, distance))))
-        infinite = m.compare("eq", m.math("absf", x), m.constant(INFINITY, x.dtype))
-        return m.select(m.op("arith.andi", "i1", infinite, m.compare("eq", x, y)), x, total)
-
-    return code
+    one = m.constant(1.0, x.dtype)
+    distance = m.neg(m.math("absf", m.sub(x, y)))
+    total = m.add(m.max(x, y), m.math("log", m.add(one, m.math("exp", distance))))
+    infinite = m.compare("eq", m.math("absf", x), m.constant(INFINITY, x.dtype))
+    return m.select(m.op("arith.andi", "i1", infinite, m.compare("eq", x, y)), x, total)
 
 
 def heaviside(m: Body, x: Scalar, at_zero: Scalar) -> Scalar:
@@ -153,14 +108,6 @@ def heaviside(m: Body, x: Scalar, at_zero: Scalar) -> Scalar:
 
 def is_infinite(m: Body, x: Scalar) -> Scalar:
     return m.compare("eq", m.math("absf", x), m.constant(INFINITY, x.dtype))
-
-
-def is_finite(m: Body, x: Scalar) -> Scalar:
-    return m.compare("lt", m.math("absf", x), m.constant(INFINITY, x.dtype))
-
-
-def equals(value: float) -> Any:
-    return lambda m, x: m.compare("eq", x, m.constant(value, x.dtype))
 
 
 def sign_bit(m: Body, x: Scalar) -> Scalar:
@@ -195,45 +142,27 @@ _MATH = (
     "erf",
     "erfc",
 )
-_sign, _xlogy, _xlog1py = to_result(sign), to_result(x_times("log")), to_result(x_times("log1p"))
 
 RULES: dict[str, Rule] = {
     **{f"aten.{name}.default": to_result(math_op(name)) for name in _MATH},
-    "aten.special_expm1.default": to_result(math_op("expm1")),
     "aten.floor.default": to_result(on_floats(math_op("floor"))),
     "aten.ceil.default": to_result(on_floats(math_op("ceil"))),
     "aten.trunc.default": to_result(on_floats(math_op("trunc"))),
     "aten.round.default": to_result(on_floats(math_op("roundeven"))),
     "aten.round.decimals": to_result(round_decimals, 1),
-    "aten.frac.default": to_result(fraction),
     "aten.reciprocal.default": to_result(reciprocal),
-    "aten.square.default": to_result(square),
     "aten.sigmoid.default": to_result(sigmoid),
-    "aten.sign.default": _sign,
-    "aten.sgn.default": _sign,
-    "aten.deg2rad.default": to_result(scale(math.pi / 180)),
-    "aten.rad2deg.default": to_result(scale(180 / math.pi)),
+    "aten.sign.default": to_result(sign),
     "aten.angle.default": to_result(angle),
-    "aten.sinc.default": to_result(sinc),
-    "aten.logit.default": to_result(logit, 1),
-    "aten.nan_to_num.default": nan_to_num_rule,
-    "aten.xlogy.Tensor": _xlogy,
-    "aten.xlogy.Scalar_Self": _xlogy,
-    "aten.xlogy.Scalar_Other": _xlogy,
-    "aten.special_xlog1py.default": _xlog1py,
-    "aten.special_xlog1py.self_scalar": _xlog1py,
-    "aten.special_xlog1py.other_scalar": _xlog1py,
+    "aten.xlogy.Tensor": to_result(x_times("log")),
+    "aten.special_xlog1py.default": to_result(x_times("log1p")),
     "aten.hypot.default": hypot_rule,
-    "aten.logaddexp.default": to_result(log_add_exp("exp", "log")),
-    "aten.logaddexp2.default": to_result(log_add_exp("exp2", "log2")),
+    "aten.logaddexp.default": to_result(log_add_exp),
     "aten.heaviside.default": to_result(heaviside),
     "aten.atan2.default": to_result(math_op("atan2")),
     "aten.copysign.Tensor": to_result(math_op("copysign")),
     "aten.copysign.Scalar": to_result(math_op("copysign")),
     "aten.isnan.default": predicate(lambda m, x: m.is_nan(x), False),
     "aten.isinf.default": predicate(is_infinite, False),
-    "aten.isfinite.default": predicate(is_finite, True),
     "aten.signbit.default": predicate(sign_bit),
-    "aten.isposinf.default": predicate(equals(INFINITY), False),
-    "aten.isneginf.default": predicate(equals(-INFINITY), False),
 }

@@ -37,14 +37,6 @@ def where(b: Builder, condition: Tensor, x: Any, y: Any) -> Tensor:
     return apply(b, (condition, x, y), ("i1", dtype, dtype), body_op("select"))
 
 
-def masked_fill(b: Builder, x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    return where(b, mask, value, x)
-
-
-def dropout_backward(b: Builder, grad: Tensor, mask: Tensor, scale: Any) -> Tensor:
-    return to_result(lambda m, g, kept: m.mul(m.mul(g, kept), m.number(scale, g.dtype)))(b, grad, mask)
-
-
 _copy = to_result(identity, 1)
 
 
@@ -55,20 +47,10 @@ def _ignoring_format(b: Builder, x: Tensor, *, memory_format: Any = None) -> Ten
 RULES: dict[str, Rule] = {
     "aten.clone.default": _ignoring_format,
     "aten.lift_fresh_copy.default": _ignoring_format,
-    "aten.alias_copy.default": _ignoring_format,
     "aten.detach_copy.default": _ignoring_format,
     "aten.conj_physical.default": _ignoring_format,
-    "aten.positive.default": _ignoring_format,
     "aten.copy.default": copy,
-    "aten.fill.Scalar": copy,
-    "aten.fill.Tensor": copy,
     "aten._to_copy.default": to_copy,
     "prims.convert_element_type.default": cast,
     "aten.where.self": where,
-    "aten.where.ScalarSelf": where,
-    "aten.where.ScalarOther": where,
-    "aten.where.Scalar": where,
-    "aten.masked_fill.Scalar": masked_fill,
-    "aten.masked_fill.Tensor": masked_fill,
-    "aten.native_dropout_backward.default": dropout_backward,
 }

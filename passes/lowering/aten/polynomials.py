@@ -115,8 +115,11 @@ RULES: dict[str, Rule] = {
         for shifted in (False, True)
         for form in ("default", "n_scalar", "x_scalar")
     },
-    "aten.special_hermite_polynomial_h.default": partial(_hermite, 2.0),
-    "aten.special_hermite_polynomial_he.default": partial(_hermite, 1.0),
+    **{
+        f"aten.special_hermite_polynomial_{kind}.{form}": partial(_hermite, scale)
+        for kind, scale in (("h", 2.0), ("he", 1.0))
+        for form in ("default", "x_scalar")
+    },
     "aten.special_hermite_polynomial_h.n_scalar": of_known_degree(lambda x: x * 2.0, partial(_scaled_step, 2.0)),
     "aten.special_hermite_polynomial_he.n_scalar": of_known_degree(lambda x: x, partial(_scaled_step, 1.0)),
     "aten.special_legendre_polynomial_p.n_scalar": of_known_degree(lambda x: x, _legendre_step),

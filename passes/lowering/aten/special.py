@@ -106,13 +106,6 @@ def erfcx(x: Real) -> Real:
     return x.where("lt", 0.0, 2.0 * (x * x).math("exp") - positive, positive)
 
 
-def log_ndtr(x: Real) -> Real:
-    """The logarithm of the normal distribution's cumulative probability."""
-    t = x * SQRT_HALF
-    low = (erfcx(-t) * 0.5).math("log") - t * t
-    return x.where("lt", -1.0, low, (t.math("erfc") * -0.5).math("log1p"))
-
-
 def _times_inverse_erf(x: Real, w: Real) -> Real:
     """x*erfinv(y)/y where w = -log(1 - y*y)."""
     s = w.math("sqrt")
@@ -305,7 +298,6 @@ RULES: dict[str, Rule] = {
     **{f"aten.special_bessel_y{n}.default": special(partial(bessel_y, n)) for n in (0, 1)},
     "aten.special_spherical_bessel_j0.default": special(spherical_j0),
     "aten.special_erfcx.default": special(erfcx),
-    "aten.special_log_ndtr.default": special(log_ndtr),
     "aten.erfinv.default": special(
         partial(erfinv, _times_inverse_erf), narrow=partial(erfinv, _times_inverse_erf_of_float32)
     ),

@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"the input cannot be read: {error}") from None
+        raise OptionError(f"the input cannot be read: {error}", next_step="it is a file of MLIR text") from None
     output = Path(args.output) if args.output else file.with_name(f"{file.stem}.reduced{file.suffix}")
     _reduce(text, output, args, command)
     return 0

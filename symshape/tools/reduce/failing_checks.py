@@ -49,7 +49,10 @@ class SameFailure:
         first = observe(module)
         if first is None or first.kind == NOT_COMPARED:
             if first is not None:
-                raise OptionError(f"the input cannot be compared: {first.output}")
+                raise OptionError(
+                    f"the input cannot be compared: {first.output}",
+                    next_step="--wrong runs each call by PyTorch; for another failure give passes or a command",
+                )
             raise OptionError("the input does not fail", next_step=_NO_FAILURE)
         self.failure = first
         self.pattern = re.compile(match or pattern_of(error_line(first.output)))
@@ -110,7 +113,10 @@ class Command:
             except subprocess.TimeoutExpired:
                 return Failure("timeout", "")
             except OSError as error:
-                raise OptionError(f"the command cannot be run: {error}", where=shlex.join(words)) from None
+                hint = "behind -- stands a program and its arguments; {} is the file that is tried"
+                raise OptionError(
+                    f"the command cannot be run: {error}", where=shlex.join(words), next_step=hint
+                ) from None
         if done.returncode == 0 and not self.zero_fails:
             return None
         return Failure(f"exit status {done.returncode}", done.stderr + done.stdout)
