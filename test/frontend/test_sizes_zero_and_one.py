@@ -151,6 +151,15 @@ def test_rank_that_depends_on_a_quotient(
             torch.testing.assert_close(compiled(x), function(x))
 
 
+def test_one_element_has_no_dims() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.t().reshape(x.shape[:0])
+        return y.permute([]) + y.dim()
+
+    x = torch.randn(1, 1)
+    torch.testing.assert_close(symshape.compile(program)(x), program(x))
+
+
 @pytest.mark.parametrize("first", [0, 2])
 def test_operand_of_another_rank_must_be_empty(first: int) -> None:
     """The cache of a first token: ``torch.cat([torch.tensor([]), x])``."""
