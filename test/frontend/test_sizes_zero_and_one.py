@@ -457,7 +457,7 @@ def _well_posed(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 DIFFERENTIATED: dict[str, Program] = {
     "solve": (_well_posed, torch.linalg.solve),
-    "solve from the right": (lambda n: (_well_posed(3)[0], torch.randn(n, 3)), lambda a, b: torch.linalg.solve(a, b.mT)),
+    "solve of columns": (lambda n: (_well_posed(3)[0], torch.randn(n, 3)), lambda a, b: torch.linalg.solve(a, b.mT)),
     "slogdet": (lambda n: _well_posed(n)[:1], lambda a: torch.linalg.slogdet(a)[1]),
     "inverse": (lambda n: _well_posed(n)[:1], torch.linalg.inv),
     "windows": (lambda n: (torch.randn(n + 3), torch.randn(3)), lambda x, y: x.unfold(0, 3, 1) @ y),
