@@ -40,7 +40,7 @@ from symshape.frontend.bridge.operators import in_transform
 from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
-from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.checks.dynamo_errors import eager_error, raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
@@ -177,9 +177,10 @@ class FrameCompiler(FrameCallback):
             found = users_error(error, before)
             if found is not None:
                 raise found from None
-            if not raised_by_patch(error) or not may_use_usual_rules(error, self._tracing.strict):
-                raise
-            return self._traced_by_usual_rules(usual, frame, more, error)
+            if raised_by_patch(error) and may_use_usual_rules(error, self._tracing.strict):
+                return self._traced_by_usual_rules(usual, frame, more, error)
+            _raise_as_eager(error, before)
+            raise
 
     def _traced(self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], patched: bool) -> Any:
         of_failures = repro_after() == "dynamo"
@@ -195,6 +196,7 @@ class FrameCompiler(FrameCallback):
         try:
             traced = self._traced(usual, frame, more, patched=False)
         except Exception:
+            _raise_as_eager(error, None)
             raise error from None
         say_usual_rules(error)
         return traced
@@ -208,3 +210,11 @@ class FrameCompiler(FrameCallback):
         apart = kept_for(code).get(_APART, 0) if is_anything_kept_for(code) else 0
         limit = accumulated_recompile_limit()
         return (configured(DYNAMO, accumulated_recompile_limit=limit + apart),) if apart else ()
+
+
+def _raise_as_eager(error: Exception, before: BaseException | None) -> None:
+    """Raises eager mode's error for the call that tracing has failed at, if there is one. ``before``: the exception
+    being handled when Dynamo was called."""
+    found = eager_error(error, before)
+    if found is not None:
+        raise found from None

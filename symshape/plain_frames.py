@@ -35,7 +35,12 @@ from symshape.frontend.opaque_calls.frame_decisions import (
     deciding,
     learn,
 )
-from symshape.frontend.patches.checks.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.checks.dynamo_errors import (
+    eager_error,
+    eager_error_passing,
+    raised_by_patch,
+    users_error,
+)
 from symshape.frontend.patches.inputs.changed_sizes import have_changed
 from symshape.frontend.patches.patch import Scope, is_plain_frame, is_traced_by_our_rules
 from symshape.frontend.patches.registry import in_force
@@ -119,6 +124,9 @@ class _Tracing:
                 self._rules.close()
                 self._enter(patched=False)
                 trace_again("a rule of symshape has failed", attempts)
+            failure = error if self._failure is None else self._failure
+            if not runs_as_it_is(error) and (found := eager_error(failure, self._before)) is not None:
+                raise eager_error_passing(found) from None
             if self._failure is not None and not runs_as_it_is(error):
                 raise self._failure from None
             self._say()

@@ -21,22 +21,23 @@ from symshape.frontend.bridge.tracing_errors import RefusedCall
 
 _MOST_ELEMENTS = 1 << 22
 # What tracing rules raise for a user's mistake. Errors of other types say that something cannot be traced.
-_MISTAKES = (RuntimeError, ValueError, IndexError, TypeError)
+_MISTAKES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError, OverflowError)
 _NOT_RUN = ("torch.autograd.", "torch.distributed.", "torch.func.", "torch._functorch.", "torch._higher_order_ops.")
-_HOMES = ("torch", "_operator")
+_HOMES = ("torch", "_operator", "math")
+_OF_NUMBERS = ("_operator", "math")
 _OF_GRADIENTS = frozenset({"backward", "requires_grad_", "retain_grad", "register_hook", "grad"})
 
 
 def error_at_hand(error: BaseException, called: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What eager mode raises for a call whose trace has raised ``error``. ``called``: a function of PyTorch's, or the
-    name of a tensor's method. None where eager mode raises nothing, or the call is not run: it is no function of
-    PyTorch's on tensors, or its values decide."""
+    """What eager mode raises for a call whose trace has raised ``error``. ``called``: a function of PyTorch's or of
+    Python's numbers, or the name of a tensor's method. None where eager mode raises nothing, or the call is not run: it
+    is no such function, or its values decide."""
     if not (type(error) in _MISTAKES or isinstance(error, RefusedCall)) or not _may_be_run(called):
         return None
     leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))
     with without_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the trace has given them
-        real = _at_hand(leaves)
+        real = _at_hand(leaves, _home(called) in _OF_NUMBERS)
         if real is None:
             return None
         operands, options = pytree.tree_unflatten(real, spec)
@@ -63,10 +64,11 @@ def _home(function: Any) -> str:
     return str(getattr(function, "__module__", None) or "torch")  # functions written in C++ have none
 
 
-def _at_hand(leaves: Sequence[Any]) -> list[Any] | None:
-    """Leaves as they are at this call, tensors with made-up elements; None where that is not known, or too large."""
+def _at_hand(leaves: Sequence[Any], numbers_only: bool) -> list[Any] | None:
+    """Leaves as they are at this call, tensors with made-up elements; None where that is not known, or too large, or
+    where there is no tensor, unless there may be ``numbers_only``."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-    if not tensors or any(x.layout != torch.strided or x.is_nested or is_wrapped(x) for x in tensors):
+    if not (tensors or numbers_only) or any(x.layout != torch.strided or x.is_nested or is_wrapped(x) for x in tensors):
         return None
     sizes = [x for x in leaves if isinstance(x, torch.SymInt | torch.SymFloat)]
     known, unknown = first_seen_sizes([*sizes, *(s for x in tensors for s in (*x.shape, *x.stride()))])

@@ -483,9 +483,9 @@ def _layout_function() -> str:
 
 
 @lru_cache(maxsize=1 << 13)
-def if_larger(condition: Any) -> bool | None:
-    """The value of a condition if each size, and each quotient of sizes, is at least 2; None if that does not decide
-    it."""
+def if_larger(condition: Any, least_size: int = 2) -> bool | None:
+    """The value of a condition if each size, and each quotient of sizes, is at least ``least_size``; None if that does
+    not decide it."""
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
     functions = condition.atoms(FloorDiv, Max)
@@ -495,7 +495,7 @@ def if_larger(condition: Any) -> bool | None:
     except UnsupportedExpr:
         return None
     # n*n - n has a lower bound by the signs of its terms where n is 2 and a number that is not negative.
-    beyond = asked.expr.substitute({name: Expr.symbol(name) + 2 for name in asked.symbols})
+    beyond = asked.expr.substitute({name: Expr.symbol(name) + least_size for name in asked.symbols})
     low, high = Facts(dict.fromkeys(asked.symbols, Row(0, None))).bounds(beyond)
     least, most = -inf if low is None else low, inf if high is None else high
     match asked.kind:

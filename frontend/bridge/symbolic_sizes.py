@@ -65,6 +65,11 @@ def holds_here(condition: Any) -> bool:
     return False if is_unbacked(condition) else bool(condition)
 
 
+def number_here(size: Any) -> Any:
+    """The number that a size is at this call, without a guard; None if it is data-dependent."""
+    return first_seen(size) if isinstance(size, torch.SymInt) else size
+
+
 def holds_for_sizes(comparison: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
     """Whether a comparison of sizes holds at the hints, with a guard; True if one is data-dependent."""
     sizes = (left, right)

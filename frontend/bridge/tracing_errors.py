@@ -11,15 +11,29 @@ from symshape.frontend.bridge.source_lines import is_users
 
 
 class RefusedCall(RuntimeError):
-    """Eager mode's own error for a call, raised by one of our rules: no failure of a patch."""
+    """Eager mode's own error for a call, raised by one of our rules: no failure of a patch. ``kind``: its type."""
+
+    kind: type[Exception] = RuntimeError
+
+
+class MistakenCall(RuntimeError):
+    """A node cannot run, and eager mode's call fails too, with the error ``found``."""
+
+    def __init__(self, said: str, found: Exception) -> None:
+        super().__init__(said)
+        self.found = found
 
 
 class RefusedDivision(RefusedCall, ZeroDivisionError):
     """RefusedCall for Python's arithmetic."""
 
+    kind = ZeroDivisionError
+
 
 class RefusedArgument(RefusedCall, ValueError):
     """RefusedCall for a function of ``math``."""
+
+    kind = ValueError
 
 
 def is_data_dependent_error(error: BaseException | None) -> bool:

@@ -100,6 +100,22 @@ def _triangular_solution(
     return b.new_empty(sizes) if a.is_conj() and a.mT.is_contiguous() else _column_major(b, sizes)
 
 
+def _solution_by_factors(
+    factors: torch.Tensor, pivots: torch.Tensor, b: torch.Tensor, *, left: bool = True, adjoint: bool = False
+) -> torch.Tensor:
+    """``linalg.lu_solve``: column-major, or the conjugate of a contiguous matrix for a solution from the right.
+    PyTorch's rule guards on emptiness: the conjugate of nothing is not marked as one."""
+    name = "linalg.lu_solve"
+    m, n = factors.shape[-2:]
+    _torch._check(m == n, lambda: f"{name}: A must be batches of square matrices, but they are {m} by {n} matrices")
+    _torch._check(n == pivots.shape[-1], lambda: f"{name}: there must be a pivot for each row")
+    _torch._check(n == b.shape[-2 if left else -1], lambda: f"{name}: Incompatible shapes of A and B")
+    sizes = [*_broadcast(factors.shape[:-2], b.shape[:-2]), *b.shape[-2:]]
+    if left:
+        return _column_major(b, sizes)
+    return b.new_empty(sizes).conj()  # what is not complex is its own conjugate
+
+
 def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of ``cummax`` and ``cummin``. PyTorch's rule guards on emptiness."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
@@ -205,6 +221,7 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.cummin.default: _running_extremum,
     aten.linalg_lstsq.default: _least_squares,
     aten.linalg_solve_triangular.default: _triangular_solution,
+    aten.linalg_lu_solve.default: _solution_by_factors,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram_of_bins,
     aten._histogramdd_bin_edges.default: _edges,

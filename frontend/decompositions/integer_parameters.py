@@ -29,6 +29,7 @@ from symshape.frontend.decompositions.differences import (
 )
 from symshape.frontend.decompositions.packed_sequences import pad_packed
 from symshape.frontend.decompositions.real_parameters import (
+    has_symbolic_factor,
     has_symbolic_float,
     is_symbolic,
     python_functions,
@@ -404,7 +405,10 @@ GET_ITEM: Final = Replacement(get_item, has_number)
 SET_ITEM: Final = Replacement(set_item, has_number)
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     **{one: Replacement(rule, functools.partial(takes, rule)) for one, rule in rules().items()},
-    **{one: Replacement(run, has_symbolic_float) for one, run in python_functions().items()},
+    **{
+        one: Replacement(run, has_symbolic_factor if one is torch.nn.functional.interpolate else has_symbolic_float)
+        for one, run in python_functions().items()
+    },
     torch.diff: Replacement(diff, takes_diff),
     torch.Tensor.diff: Replacement(diff, takes_diff),
     torch.gradient: Replacement(gradient, takes_gradient),

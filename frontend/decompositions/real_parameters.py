@@ -550,7 +550,9 @@ def _interpolated(mode: str) -> Callable[..., Tensor]:
     def interpolated(input: Tensor, output_size: None, *more: Real) -> Tensor:
         *corners, factors = more
         sizes = sizes_by_factors(input, factors)
-        return resized(mode, input, sizes, factors_of_eager(mode, input, factors), *corners)
+        read = factors_of_eager(mode, input, factors)
+        read = [_torch.sym_float(one) if isinstance(one, torch.SymInt) else one for one in read]
+        return resized(mode, input, sizes, read, *corners)
 
     interpolated.__name__ = f"interpolated_{mode.replace('-', '_')}"
     return interpolated
@@ -676,6 +678,11 @@ def _with_names(function: FunctionType, names: dict[str, Any]) -> Callable[..., 
 def has_symbolic_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether one of these is a symbolic float, or a list with one."""
     return any(isinstance(one, torch.SymFloat) for one in pytree.tree_leaves((args, kwargs)))
+
+
+def has_symbolic_factor(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of ``torch.nn.functional.interpolate`` has a symbolic number as a factor, an integer too."""
+    return has_symbolic_float(args, kwargs) or is_symbolic([*args[2:3], kwargs.get("scale_factor")])
 
 
 @functools.cache

@@ -45,6 +45,7 @@ from symshape.frontend.decompositions.softmax import (
     softmax_of_empty_dims,
 )
 from symshape.frontend.decompositions.uninitialised_memory import with_filled_memory
+from symshape.frontend.decompositions.windows import gradient_of_windows, product_of_windows
 
 aten: Any = torch.ops.aten
 Decomposition = Callable[..., Any]
@@ -242,6 +243,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.channel_shuffle.default, _in_new_memory),
     (aten.im2col.default, patches_as_windows),
     (aten.col2im.default, sums_of_slices),
+    (aten.mv.default, product_of_windows),
+    (aten.unfold_backward.default, gradient_of_windows),
     (aten.index_fill.int_Scalar, _with_negative_indices),
     (aten.index_fill.int_Tensor, _with_negative_indices),
     (aten.smooth_l1_loss_backward.default, nan_where_operands_are),

@@ -122,6 +122,8 @@ def factors_of_eager(mode: str, x: torch.Tensor, factors: Sequence[Any]) -> list
         return found
     sizes = sizes_by_factors(x, factors)
     for d, (size, wanted, factor) in enumerate(zip(x.shape[2:], sizes, factors)):
+        if isinstance(factor, torch.SymInt):
+            continue  # by an integer a dim keeps its size, or is doubled, where this is 1 or 2
         is_symbolic = isinstance(factor, torch.SymFloat)
         if (is_symbolic or 1 < factor < 2) and wanted == size:
             found[d] = 1.0

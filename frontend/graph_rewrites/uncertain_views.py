@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.layouts import guard_strides_of_reshape
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, holds_here
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, holds_here, number_here
 from symshape.frontend.graph_rewrites.aliasing import changed_operands, storages
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, call_site, current_frame
 
@@ -96,15 +96,26 @@ def _shows(graph: torch.fx.Graph, pair: Set[Any], later: list[_Uses]) -> bool:
 
 def guard_view_sizes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Guards on everything that decides whether such a call (of the function or method ``name``) returns views: which
-    sizes are 1, which neighbouring dims are contiguous with each other, and whether a new shape splits what is not."""
+    sizes are 1, which neighbouring dims are contiguous with each other, and whether a new shape splits what is not.
+    It does not show whether nothing was copied: of an operand without elements that alone is guarded."""
     for x in _operands(name, args):
-        _guard_view_sizes(x)
+        if 0 in map(number_here, x.shape):
+            holds_here(x.numel() == 0)
+        elif (shape := _new_shape(name, args, kwargs)) is not None:
+            guard_strides_of_reshape(x, shape)
+        else:
+            _guard_view_sizes(x)
+
+
+def _new_shape(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any] | None:
+    """The shape that such a call gives to its operand, which may hold one -1; None for calls that do not reshape."""
+    given = (*args[1:], *kwargs.values())
     if name == "reshape":
-        shape = (*args[1:], *kwargs.values())
-        guard_strides_of_reshape(args[0], shape[0] if isinstance(shape[0], Sequence) else shape)
-    elif name == "reshape_as":
-        (other,) = (*args[1:], *kwargs.values())
-        guard_strides_of_reshape(args[0], other.shape)
+        shape: Sequence[Any] = given[0] if isinstance(given[0], Sequence) else given
+        return shape
+    if name == "reshape_as":
+        return given[0].shape if given else None
+    return [args[0].numel()] if name == "ravel" or name == "flatten" and not given else None
 
 
 def _guard_view_sizes(x: torch.Tensor) -> None:

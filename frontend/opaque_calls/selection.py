@@ -18,12 +18,14 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
+from symshape.errors import with_text
 from symshape.frontend.bridge.dynamo import is_in_try, shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.errors_at_hand import error_at_hand
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import (
+    MistakenCall,
     RefusedCall,
     data_dependent_condition,
     failing_node,
@@ -124,20 +126,20 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
 
 
 def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
-    """Eager mode's error for a node that cannot run, where it has one, as Dynamo words it. Where the function may catch
-    it, the graph is broken: Dynamo would not see the error caught."""
+    """A MistakenCall for a node that cannot run, where eager mode has an error for it. Where the function may catch
+    that, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
     found = error_at_hand(cause, replaced_by(node.target), args, kwargs)
+    if found is None and isinstance(cause, RefusedCall):
+        found = cause.kind(str(cause))
     if found is None:
         return
     if may_catch:
         break_graph(node, f"it raises {type(found).__name__} in a try or with statement", error)
-    refused = isinstance(cause, RefusedCall)
-    if isinstance(found, IndexError) and not refused:  # Dynamo passes these on as they are
-        raise found.with_traceback(cause.__traceback__) from None
+    for file, line in user_lines(node)[-1:]:
+        found.add_note(f"  at: {with_text(f'{file}:{line}')}")
     said = str(error).replace(repr(cause), repr(found)) if cause is not error else f"{node.target}: got {found!r}"
-    kind = RefusedCall if refused else RuntimeError
-    raise kind(said).with_traceback(cause.__traceback__) from found  # who has raised it is read off the traceback
+    raise MistakenCall(said, found).with_traceback(cause.__traceback__) from None  # who has raised it is read off it
 
 
 def refuse_to_run(target: Any, probe: bool) -> None:

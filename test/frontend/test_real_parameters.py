@@ -119,6 +119,22 @@ FUNCTIONS = (normalisations, losses, smoothed, distances, selected, attention, r
 OF_ONE = (normalisations, resized)  # the norm of one number, an image that keeps its height
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "area"])
+def test_images_grow_by_any_integer(mode: str) -> None:
+    """Also where a dim keeps its size, and where it is doubled."""
+
+    def function(x: Tensor, factor: int) -> Tensor:
+        return F.interpolate(x, scale_factor=factor, mode=mode) + F.interpolate(x, None, (factor, factor), mode)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(function)
+    for factor in (3, 2, 1, 5):
+        x = torch.randn(1, 2, 3, 4)
+        torch.testing.assert_close(compiled(x, factor), function(x, factor))
+    assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
+
+
 @pytest.mark.sample(7)
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -151,6 +151,15 @@ def test_rank_that_depends_on_a_quotient(
             torch.testing.assert_close(compiled(x), function(x))
 
 
+def test_one_element_has_no_dims() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.t().reshape(x.shape[:0])
+        return y.permute([]) + y.dim()
+
+    x = torch.randn(1, 1)
+    torch.testing.assert_close(symshape.compile(program)(x), program(x))
+
+
 @pytest.mark.parametrize("first", [0, 2])
 def test_operand_of_another_rank_must_be_empty(first: int) -> None:
     """The cache of a first token: ``torch.cat([torch.tensor([]), x])``."""
@@ -440,6 +449,40 @@ def test_gradients(first: int) -> None:
             one(*leaves).backward()
             found.append([leaf.grad for leaf in leaves])
         torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+def _well_posed(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(n, n).tril() + 4 * torch.eye(n), torch.randn(n, 2)
+
+
+DIFFERENTIATED: dict[str, Program] = {
+    "solve": (_well_posed, torch.linalg.solve),
+    "solve of columns": (lambda n: (_well_posed(3)[0], torch.randn(n, 3)), lambda a, b: torch.linalg.solve(a, b.mT)),
+    "slogdet": (lambda n: _well_posed(n)[:1], lambda a: torch.linalg.slogdet(a)[1]),
+    "inverse": (lambda n: _well_posed(n)[:1], torch.linalg.inv),
+    "windows": (lambda n: (torch.randn(n + 3), torch.randn(3)), lambda x, y: x.unfold(0, 3, 1) @ y),
+    "columns of windows": (lambda n: (torch.randn(n + 3), torch.randn(n + 1)), lambda x, y: x.unfold(0, 3, 1).mT @ y),
+    "sums of windows": (lambda n: (torch.randn(n + 3, 2),), lambda x: x.unfold(0, 3, 2).square().sum(-1)),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+@pytest.mark.parametrize("first", [4, 1, 0])
+def test_one_graph_with_its_gradient(name: str, first: int) -> None:
+    make, function = DIFFERENTIATED[name]
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(function)
+    for n in (first, 3, 0, 1):
+        operands, found = make(n), []
+        for one in (compiled, function):
+            leaves = [x.clone().requires_grad_() for x in operands]
+            result = one(*leaves)
+            result.sum().backward()
+            found.append([result, *(leaf.grad for leaf in leaves)])
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 def test_gradients_that_divide_by_a_size() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,6 +171,39 @@ def test_what_is_a_view_where_a_size_is_1(name: str) -> None:
                     (x if written < 0 else results[written]).add_(1)
                 torch.testing.assert_close((ours, *actual), (theirs, *expected), rtol=0, atol=0)
     assert not graphs.breaks and graphs.graphs <= 5
+
+
+def patches(x: torch.Tensor) -> torch.Tensor:
+    batch, channels, height, width = x.shape
+    cut = x.reshape(batch, channels, height // 2, 2, width // 2, 2).permute(0, 2, 4, 3, 5, 1)
+    return cut.reshape(batch, height // 2 * (width // 2), 4 * channels)
+
+
+# The shape of an operand, and the number of graphs for 3, 1, 0 and 4 in the place of its 1.
+RESHAPED: dict[str, tuple[Callable[..., Any], tuple[int, ...], int]] = {
+    "repeated rows": (lambda x: x[:, None].expand(-1, 3, -1).reshape(-1, x.shape[-1]), (1, 2), 2),
+    "columns": (lambda x: x.t().flatten(), (1, 4), 2),
+    "heads": (lambda x: x.transpose(1, 2).flatten(0, 1), (2, 1, 4), 2),
+    "patches of images": (patches, (1, 2, 4, 4), 1),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_nothing_is_copied_of_no_element(name: str) -> None:
+    """Sizes of which none is 1 share a graph with 0, and all sizes do where no size makes it a view."""
+    function, shape, needed = RESHAPED[name]
+    torch._dynamo.reset()
+    compiled = symshape.compile(function)
+    with Graphs() as graphs:
+        for n in (3, 1, 0, 4):
+            found = []
+            for one in (function, compiled):
+                x = torch.arange(math.prod(sizes := [n if s == 1 else s for s in shape])).float().view(sizes)
+                y = one(x)
+                x += 1
+                found.append((x, y))
+            torch.testing.assert_close(*found)
+    assert graphs.graphs == needed
 
 
 def test_a_copy_of_what_nobody_has_is_one_graph() -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from torch._dynamo.exc import InternalTorchDynamoError, ShortenTraceback, TorchDynamoException, TorchRuntimeError
 
 from symshape.errors import ContradictionError, OptionError, PatchError, ShapeConstraintError, SymshapeError
-from symshape.frontend.bridge.tracing_errors import RefusedCall
+from symshape.frontend.bridge.tracing_errors import MistakenCall, RefusedCall
 
 USERS = (OptionError, ShapeConstraintError, ContradictionError, PatchError)
 _SAID = ("what", "where", "next_step", "constraint", "values", "reasons")
@@ -62,14 +62,48 @@ def users_error(error: BaseException, before: BaseException | None) -> SymshapeE
 
     ``before``: the exception being handled when Dynamo was called; it is in the chain, but not a cause.
     """
+    for step in _causes(error, before):
+        if isinstance(step, USERS) and not isinstance(step, TorchDynamoException):
+            return step
+    return None
+
+
+def eager_error(error: BaseException, before: BaseException | None) -> Exception | None:
+    """The error that eager mode has for the call that an error of Dynamo is about, or None; ``before`` as above."""
+    for step in _causes(error, before):
+        if isinstance(step, MistakenCall):
+            return step.found
+    return None
+
+
+def _causes(error: BaseException, before: BaseException | None) -> Iterator[Exception]:
     seen: set[int] = set()
     step: BaseException | None = error
     while isinstance(step, Exception) and step is not before and id(step) not in seen:
-        if isinstance(step, USERS) and not isinstance(step, TorchDynamoException):
-            return step
+        yield step
         seen.add(id(step))
         step = step.__cause__ or step.__context__
-    return None
+
+
+def eager_error_passing(found: Exception) -> Exception:
+    """An error of eager mode's as one that Dynamo does not wrap. Where the user called Dynamo it is ``found`` itself,
+    where compiled code did, after a graph break, of a subclass of its type."""
+    kind: Any = type(found)
+    state = vars(ShortenTraceback(first_useful_frame=None)) | {"found": found}
+    return _restored(_eager_kind(kind), found.args, state)
+
+
+@functools.cache
+def _eager_kind(kind: Any) -> Any:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    methods: dict[str, Any] = {"remove_dynamo_frames": _found, "__str__": lambda self: str(self.found)}
+    return type(kind.__name__, (ShortenTraceback, kind), names | methods)
+
+
+def _found(self: Any) -> Exception:
+    """What ``torch.compile`` raises in place of this error, to whose text Dynamo adds."""
+    error: Exception = self.found
+    return error
 
 
 def raised_by_patch(error: BaseException) -> bool:

@@ -213,6 +213,14 @@ ROWS: tuple[Patch, ...] = (
         (Takes("torch._decomp.decomposition_table[aten.roll.default]", "a, shifts, dims, out"),),
     ),
     Patch(
+        "products with a vector",
+        ("frame", "graph"),
+        ("torch._decomp.decomposition_table[aten.mv.default]",),
+        zero_one_specialisation.sizes_of_products_with_vectors,
+        "the rule multiplies and sums up: it asks for the order of strides, which of windows depends on their number",
+        (Takes("torch._decomp.decomposition_table[aten.mv.default]", "self, vec, out"),),
+    ),
+    Patch(
         "indices that are sizes",
         ("frame", "graph"),
         (f"{VIEWS}.op_implementations_dict[aten.select.int]",),

@@ -105,6 +105,11 @@ def sizes_of_rolls(changes: Changes) -> None:
     trace_sizes_by(changes, {aten.roll.default: roll_sizes})
 
 
+def sizes_of_products_with_vectors(changes: Changes) -> None:
+    """Gives the product of a matrix with a vector its size."""
+    trace_sizes_by(changes, {aten.mv.default: _product_with_vector})
+
+
 @functools.cache
 def _environment_is_uninteresting(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
     """Attributes a guard to the line that asked, not to the shape environment's file."""
@@ -330,6 +335,17 @@ def _bound_of_slice(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
         return size if from_start > size else from_start if from_start >= 0 else 0
 
     return _compute_slice_index
+
+
+@functools.cache
+def _product_with_vector(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def sizes(x: torch.Tensor, vector: torch.Tensor) -> Any:
+        fits = x.dim() == 2 and vector.dim() == 1 and x.dtype == vector.dtype
+        if not fits or not holds_for_sizes(operator.eq, x.size(1), vector.size(0)):
+            return usual(x, vector)  # which raises the error
+        return x.new_empty([x.size(0)])
+
+    return sizes
 
 
 @functools.cache

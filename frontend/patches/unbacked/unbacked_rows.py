@@ -20,13 +20,13 @@ ROWS: tuple[Patch, ...] = (
     Patch(
         "layouts of views",
         ("frame",),
-        (f"{VIEWS}._view_has_unbacked_input",),
+        (f"{VIEWS}._view_has_unbacked_input", f"{VIEWS}._view_unbacked_meta"),
         view_layouts.views_by_strides,
-        "the rule for views guards on divisibility of sizes",
+        "the rule for views guards on divisibility of sizes, and that for one element squeezes the wrong dim",
         (
             Takes(f"{VIEWS}._view_has_unbacked_input", "a, shape"),
             Says(f"{VIEWS}._view_meta", "_view_has_unbacked_input"),
-            Exists(f"{VIEWS}._view_unbacked_meta"),
+            Says(f"{VIEWS}._view_meta", "_view_unbacked_meta"),
         ),
     ),
     Patch(

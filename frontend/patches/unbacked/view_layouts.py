@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch._prims_common import extract_shape_from_varargs
 from torch._subclasses import fake_impls
 
 from symshape.frontend.patches.patch import Changes
@@ -17,7 +21,23 @@ def views_by_strides(changes: Changes) -> None:
     test on the way: ``y.reshape(x.shape)`` is recompiled whenever other sizes divide one another.
     """
     changes.attribute(fake_impls, "_view_has_unbacked_input", _always)
+    changes.wrap(fake_impls, "_view_unbacked_meta", _of_one_element)
 
 
 def _always(*_args: Any) -> bool:
     return True
+
+
+@functools.cache
+def _of_one_element(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for ``x.reshape(())`` asserts that the first size is 1, and then squeezes the last dim, whose size is
+    not known to be 1 by then: all are asserted first."""
+
+    @functools.wraps(usual)
+    def _view_unbacked_meta(a: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        if not extract_shape_from_varargs(shape, validate=False):
+            for size in a.shape:
+                torch._check(size == 1)
+        return usual(a, shape, *args, **kwargs)
+
+    return _view_unbacked_meta
