@@ -125,3 +125,20 @@ def test_the_result_of_an_earlier_graph_is_written_to():
     for n in (2, 5):
         x = torch.randn(n, 4)
         torch.testing.assert_close(_gradient(compiled, x), _gradient(program, x))
+
+
+def _counted(x, counts):
+    first = x.clone()
+    counts.scatter_add_(0, torch.zeros_like(counts), counts.clone())
+    return first
+
+
+@pytest.mark.parametrize("how", COMPILERS)
+def test_an_input_that_only_forward_reads_is_written_to(how):
+    compiled = COMPILERS[how](_counted)
+    for n in (0, 1, 3):
+        x, counts = torch.randn(4, requires_grad=True), torch.arange(n)
+        expected = counts.clone()
+        _counted(x, expected)
+        compiled(x, counts).sum().backward()
+        assert torch.equal(x.grad, torch.ones(4)) and torch.equal(counts, expected)
