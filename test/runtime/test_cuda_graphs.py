@@ -122,11 +122,15 @@ def test_an_input_that_stays_is_not_copied_until_it_moves() -> None:
         x.normal_()
         check(run, x, w, 1)
     (recording,) = run.graphs.values()
-    assert recording.copies.moving == [] and recording.graph.replays == 3
+    assert recording.copies.inputs == [] and recording.graph.replays == 3
     for other in (torch.randn(3, 4), x, torch.randn(3, 4), torch.randn(3, 4), x):
         check(run, other, w, 1)
     (again,) = run.graphs.values()
-    assert recording.graph.is_reset and again.copies.moving == [0] and again.graph.replays == 3
+    assert (
+        recording.graph.is_reset
+        and [at for _, positions in again.copies.inputs for at in positions] == [0]
+        and again.graph.replays == 3
+    )
     for _ in range(6):  # and for good
         check(run, x, w, 1)
     assert len(run.device.graphs) == 2
