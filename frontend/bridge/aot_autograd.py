@@ -129,25 +129,28 @@ def partition_after(
         for node in joint.graph.find_nodes(op="placeholder"):
             node.meta[_PARAMETER] = node.meta.get("desc") in kinds
         joint = rewrite(joint)
-        _drop_what_backward_does_not_read(joint)
+        if not computes_in_backward(joint):
+            _save_nothing(joint)
         with splitting():
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
     return partition
 
 
-def _drop_what_backward_does_not_read(joint: torch.fx.GraphModule) -> None:
-    """Erases statements on ranges of sizes in backward, which forward has made: an input would be saved for its sizes,
-    and could not be written to after it was read. Where nothing reads a tangent, drops tags for what is saved."""
-    ranges = (torch.ops.aten.sym_constrain_range.default, torch.ops.aten.sym_constrain_range_for_size.default)
-    for node in [one for op in ranges for one in joint.graph.find_nodes(op="call_function", target=op)]:
-        if node.meta.get("partitioner_tag") == "must_be_in_backward" and not node.users:
-            joint.graph.erase_node(node)
+def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
+    """Whether a joint graph has nodes of backward, whose gradients are else the tangents themselves."""
     tangents = {node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangents")}
-    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "output")]
-    if all(tangents.isdisjoint(node.all_input_nodes) for node in nodes):
-        for node in nodes:
-            node.meta.pop("recompute", None)
+    return any(
+        not tangents.isdisjoint(node.all_input_nodes) or "backward" in node.meta.get("partitioner_tag", "")
+        for node in joint.graph.nodes
+        if node.op not in ("placeholder", "output")
+    )
+
+
+def _save_nothing(joint: torch.fx.GraphModule) -> None:
+    """Drops tags for what is saved: without nodes of backward PyTorch saves what has one, though nothing reads it."""
+    for node in joint.graph.nodes:
+        node.meta.pop("recompute", None)
 
 
 _PARAMETER: Final = "symshape_parameter"  # says it of a placeholder

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.aot_autograd import computes_in_backward
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.traced_symbols import named_expr
 from symshape.prover.numbers.expr import Expr
@@ -23,7 +24,10 @@ aten: Any = torch.ops.aten
 
 def keep_symbols(joint: torch.fx.GraphModule) -> None:
     """Makes backward read each symbol that occurs in a computed size of the joint graph and is no argument of it, in
-    place."""
+    place. Where backward computes nothing it reads none: the partitioner would save an input for its sizes, and the
+    program may write to that."""
+    if not computes_in_backward(joint):
+        return
     missing: set[Any] = set()
     rounded: dict[Any, torch.fx.Node] = {}
     arguments: set[Any] = set()
