@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.symbolic_sizes import known_equal
 
 Size = Any  # int | torch.SymInt
 
@@ -21,7 +22,7 @@ def product_of_windows(rule: Callable[..., Any]) -> Callable[..., Any]:
     of a symbolic number as rows or columns."""
 
     def decomposition(x: torch.Tensor, vector: torch.Tensor) -> Any:
-        are_windows = x.stride(0) == x.stride(1) and any(map(is_general, x.shape))
+        are_windows = known_equal(*x.stride()) and any(map(is_general, x.shape))
         return NotImplemented if are_windows else rule(x, vector)
 
     return decomposition

@@ -462,6 +462,7 @@ DIFFERENTIATED: dict[str, Program] = {
     "inverse": (lambda n: _well_posed(n)[:1], torch.linalg.inv),
     "windows": (lambda n: (torch.randn(n + 3), torch.randn(3)), lambda x, y: x.unfold(0, 3, 1) @ y),
     "columns of windows": (lambda n: (torch.randn(n + 3), torch.randn(n + 1)), lambda x, y: x.unfold(0, 3, 1).mT @ y),
+    "matrix and vector": (lambda n: (torch.randn(4, n), torch.randn(n)), lambda x, y: x @ y),
     "sums of windows": (lambda n: (torch.randn(n + 3, 2),), lambda x: x.unfold(0, 3, 2).square().sum(-1)),
 }
 
