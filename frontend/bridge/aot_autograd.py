@@ -138,7 +138,7 @@ def partition_after(
 
 
 def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
-    """Whether a joint graph has nodes of backward, whose gradients are else the tangents themselves."""
+    """Whether a joint graph has nodes of backward; in one without, the gradients are the tangents themselves."""
     tangents = {node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangents")}
     return any(
         not tangents.isdisjoint(node.all_input_nodes) or "backward" in node.meta.get("partitioner_tag", "")
@@ -148,7 +148,8 @@ def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
 
 
 def _save_nothing(joint: torch.fx.GraphModule) -> None:
-    """Drops tags for what is saved: without nodes of backward PyTorch saves what has one, though nothing reads it."""
+    """Drops the tags of what is to be saved. PyTorch saves what has one even where there are no nodes of backward to
+    read it."""
     for node in joint.graph.nodes:
         node.meta.pop("recompute", None)
 

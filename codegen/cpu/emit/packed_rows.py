@@ -1,4 +1,4 @@
-"""Vectors of whole rows: where rows are short and their length is known at run time only, a vector holds several.
+"""Vectors of whole rows: a vector holds as many short rows as fit, whose length may be known at run time only.
 
 The lanes' places in their rows are computed once for a kernel's call. What is contiguous over rows is loaded and stored
 as a vector. Other elements (a bias, a factor for each row, a part of a ``cat``) lie close to each other: one or two

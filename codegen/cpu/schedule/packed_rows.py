@@ -1,7 +1,7 @@
 """Whether several short rows share a vector, and what a point costs then.
 
-A row is the points of the innermost one or two dims. Rows of at most as many points as a vector has lanes would leave
-most of it empty. Their length may be known at run time only; `codegen/cpu/emit/packed_rows.py` has the code.
+A row is the points of the innermost one or two dims. Rows of fewer points than a vector has lanes would leave a part of
+each vector empty. Their length may be known at run time only; `codegen/cpu/emit/packed_rows.py` has the code.
 """
 
 from __future__ import annotations
