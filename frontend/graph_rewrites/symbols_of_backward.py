@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import computes_in_backward
+from symshape.frontend.bridge.aot_autograd import computes_in_backward, mutated_inputs
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.traced_symbols import named_expr
 from symshape.prover.numbers.expr import Expr
@@ -23,15 +23,15 @@ aten: Any = torch.ops.aten
 
 
 def keep_symbols(joint: torch.fx.GraphModule) -> None:
-    """Makes backward read each symbol that occurs in a computed size of the joint graph and is no argument of it, in
-    place. Where backward computes nothing it reads none: the partitioner would save an input for its sizes, and the
-    program may write to that."""
+    """Makes backward read each symbol that occurs in a computed size that it may need and is no argument of the joint
+    graph, in place. Other symbols are not read: the partitioner would save an input for its sizes, and the program may
+    write to that. For the same reason they are read of inputs that it does not write to, where there are any."""
     if not computes_in_backward(joint):
         return
     missing: set[Any] = set()
     rounded: dict[Any, torch.fx.Node] = {}
     arguments: set[Any] = set()
-    for node in joint.graph.nodes:
+    for node in _needed(joint.graph):
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
             found = expression_of(value)
@@ -40,7 +40,8 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
                 rounded.setdefault(found, node)
     for number in rounded.values():
         _keep(joint.graph, number)
-    for node in joint.graph.find_nodes(op="placeholder"):
+    written = set(mutated_inputs(joint))
+    for node in sorted(joint.graph.find_nodes(op="placeholder"), key=written.__contains__):
         value = node.meta.get("val")
         if "tangents" in str(node.target) or not isinstance(value, torch.Tensor) or value.layout != torch.strided:
             continue
@@ -49,6 +50,17 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
             if symbol in missing - arguments:
                 arguments.add(symbol)
                 _read(joint.graph, node, dim, size)
+
+
+def _needed(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The arguments, the nodes of backward, and all that they are computed from: what backward may have as a value."""
+    needed: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "placeholder" or "backward" in node.meta.get("partitioner_tag", ""):
+            needed.add(node)
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node in needed]
 
 
 def _is_made_of_floats(expr: Any) -> bool:
