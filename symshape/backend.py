@@ -227,7 +227,7 @@ class _TracedGraphs:
             compiled.report.timings[:0], self.timings[:] = self.timings, []  # the first graph's report has them
             self.reports.append(_completed(compiled.report, env, self.masks, self.fallbacks))
         if kind == "backward":
-            return backward_program(run, self.waits)
+            return backward_program(run, graph, self.options, self.waits)
         self.waits = postpones(run)
         if not base_arguments(graph):
             return run

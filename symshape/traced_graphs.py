@@ -12,7 +12,12 @@ import torch
 
 from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
-from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments, traced_later
+from symshape.frontend.bridge.aot_autograd import (
+    takes_boxed_arguments,
+    takes_undefined_gradients,
+    tangent_arguments,
+    traced_later,
+)
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts, ignored_guards
 from symshape.frontend.bridge.repro_settings import repro_after
@@ -23,6 +28,7 @@ from symshape.options import Options
 from symshape.pipeline import Timings, timed
 from symshape.runtime.postponed_activations import PostponedActivations, with_activations
 from symshape.runtime.torch_c import without_autocast
+from symshape.runtime.undefined_gradients import with_undefined_gradients
 from symshape.stack_room import with_room
 
 if TYPE_CHECKING:
@@ -48,13 +54,46 @@ def compile_traced(gm: torch.fx.GraphModule, options: Options, *, kind: str, kee
     return compiled
 
 
-def backward_program(run: Callable[[list[Any]], Any], waits: bool) -> Callable[[list[Any]], Any]:
-    """A compiled backward graph as AOTAutograd calls it: with a batch of tangents, or activations that wait, which they
-    do if ``waits`` (`postpones`)."""
-    program = takes_batches(run)
+def backward_program(
+    run: Callable[[list[Any]], Any], graph: torch.fx.GraphModule, options: Options, waits: bool
+) -> Callable[[list[Any]], Any]:
+    """``run`` of a compiled backward graph as AOTAutograd calls it: with undefined tangents, with a batch of tangents,
+    or with activations that wait, which they do if ``waits`` (`postpones`)."""
+    (output,) = graph.graph.find_nodes(op="output")
+    tangents = tangent_arguments(graph.graph.find_nodes(op="placeholder"))
+    make = None
+    if len(tangents) > 1:
+        make = functools.partial(with_room, _pruned_program, graph, options, traced_later())
+    program = takes_batches(with_undefined_gradients(run, tangents, len(output.args[0]), make))
     program = with_activations(program) if waits else program
     takes_boxed_arguments(program)
+    takes_undefined_gradients(program)
     return program
+
+
+def _pruned_program(
+    gm: torch.fx.GraphModule,
+    options: Options,
+    traced: Callable[[], AbstractContextManager[Any]],
+    undefined: frozenset[int],
+) -> Callable[[list[Any]], Any]:
+    """Compiles a backward graph without some of its tangents, between calls. It runs as library calls if its program
+    would take a guard. ``traced``: see ``traced_later``."""
+    from symshape.frontend.graph_rewrites.undefined_gradients import without_gradients
+
+    env = shape_env_of(gm)
+    guards = guard_counts(env), ignored_guards(env)
+    with traced(), without_modes(), torch.no_grad(), without_autocast():
+        graph = without_gradients(gm, undefined)
+        try:
+            run = compile_traced(graph, options, kind="backward").run
+        except LateGuard:
+            run = None
+        if run is None or (guard_counts(env), ignored_guards(env)) != guards:
+            from symshape.graph_as_calls import graph_as_calls
+
+            run = graph_as_calls(graph, env, kind="backward").run
+    return run
 
 
 def postpones(run: Callable[[list[Any]], Any]) -> bool:

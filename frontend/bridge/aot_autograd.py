@@ -139,7 +139,8 @@ def partition_after(
 
 def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
     """Whether a joint graph has nodes of backward; in one without, the gradients are the tangents themselves."""
-    tangents = {node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangents")}
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    tangents = {placeholders[i] for i in tangent_arguments(placeholders)}
     return any(
         not tangents.isdisjoint(node.all_input_nodes) or "backward" in node.meta.get("partitioner_tag", "")
         for node in joint.graph.nodes
@@ -155,6 +156,11 @@ def _save_nothing(joint: torch.fx.GraphModule) -> None:
 
 
 _PARAMETER: Final = "symshape_parameter"  # says it of a placeholder
+
+
+def tangent_arguments(placeholders: Sequence[torch.fx.Node]) -> list[int]:
+    """Positions of the tangents among the arguments of a joint or backward graph."""
+    return [i for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
 
 
 def is_recomputed(node: torch.fx.Node) -> bool:
@@ -306,6 +312,19 @@ def mark_lasting(gm: torch.fx.GraphModule, arguments: Iterable[int]) -> None:
 def takes_boxed_arguments(run: Callable[..., Any]) -> None:
     """Tells AOTAutograd that a compiled function takes its arguments as one list, which it may clear."""
     run._boxed_call = True  # type: ignore[attr-defined]
+
+
+_UNDEFINED: Final = "symshape_undefined_gradients"
+
+
+def takes_undefined_gradients(run: Callable[..., Any]) -> None:
+    """Says of a compiled backward graph that its tangents may be None."""
+    setattr(run, _UNDEFINED, True)
+
+
+def may_take_undefined_gradients(run: Any) -> bool:
+    """Whether the tangents of a compiled backward graph may be None."""
+    return getattr(run, _UNDEFINED, False)
 
 
 def written_arguments() -> list[int]:

@@ -104,7 +104,7 @@ def _repeated(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
         sizes += [size, times]
     spread = x[(slice(None), slice(None), *(slice(None), None) * len(repeats))]
     grown = [size * times for size, times in zip(x.shape[2:], repeats)]
-    return spread.expand(sizes).reshape(*x.shape[:2], *grown)
+    return spread.expand(sizes).clone(memory_format=torch.contiguous_format).view(*x.shape[:2], *grown)
 
 
 def sizes_by_factors(x: torch.Tensor, factors: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import computes_in_backward, mutated_inputs
+from symshape.frontend.bridge.aot_autograd import computes_in_backward, mutated_inputs, tangent_arguments
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.traced_symbols import named_expr
 from symshape.prover.numbers.expr import Expr
@@ -31,6 +31,10 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
     missing: set[Any] = set()
     rounded: dict[Any, torch.fx.Node] = {}
     arguments: set[Any] = set()
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    tangents = [placeholders[i] for i in tangent_arguments(placeholders)]
+    if len(tangents) > 1:  # one that is undefined shows no sizes
+        missing |= {symbol for one in tangents for symbol in _symbols(one.meta["val"])}
     for node in _needed(joint.graph):
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
@@ -41,15 +45,22 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
     for number in rounded.values():
         _keep(joint.graph, number)
     written = set(mutated_inputs(joint))
-    for node in sorted(joint.graph.find_nodes(op="placeholder"), key=written.__contains__):
+    for node in sorted((node for node in placeholders if node not in tangents), key=written.__contains__):
         value = node.meta.get("val")
-        if "tangents" in str(node.target) or not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
             continue
         for dim, size in enumerate(value.size()):
             symbol = expression_of(size) if isinstance(size, torch.SymInt) else None
             if symbol in missing - arguments:
                 arguments.add(symbol)
                 _read(joint.graph, node, dim, size)
+
+
+def _symbols(value: Any) -> set[Any]:
+    """The symbols in the sizes of a tensor."""
+    sizes = value.size() if isinstance(value, torch.Tensor) and value.layout == torch.strided else ()
+    symbolic: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
+    return {symbol for size in symbolic for symbol in expression_of(size).free_symbols}
 
 
 def _needed(graph: torch.fx.Graph) -> list[torch.fx.Node]:

@@ -197,7 +197,9 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
             count = len(graph.graph.find_nodes(op="placeholder"))
             entries.append(replace(compiled.entry, layouts=compiled.entry.layouts[:count]))
             waits.append(postpones(compiled.run))
-        return backward_program(compiled.run, any(waits)) if kind == "backward" else compiled.run
+        if kind == "backward":
+            return backward_program(compiled.run, graph, options, any(waits))
+        return compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     inputs = [*state, *(fakes[i] for i in dynamic)]

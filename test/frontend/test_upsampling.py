@@ -116,6 +116,15 @@ def test_elements_are_repeated(mode: str, dims: int) -> None:
     assert not [call for graph in report.graphs for call in graph.library_calls]
 
 
+def test_an_image_of_one_element_is_not_returned_itself() -> None:
+    compiled = torch.compile(lambda x: F.interpolate(x, scale_factor=2), backend="symshape", dynamic=False)
+    x = torch.ones(1, 2, 1, 1)
+    found = compiled(x)
+    assert found.stride() == (8, 4, 2, 1)
+    found[0, 0, 0, 0] = 5.0
+    assert found.sum() == 12 and x.sum() == 2
+
+
 @pytest.mark.parametrize("factor", [1.004, 2.004])
 def test_nearest_elements_where_the_factor_is_not_the_ratio_of_sizes(factor: float) -> None:
     """Only eager mode's vectorised kernels read by the ratio of the sizes."""

@@ -12,10 +12,11 @@ from symshape.frontend.patches.aot_autograd import (
     foreach_lists,
     lost_sizes,
     random_draws,
+    undefined_tangents,
     written_layouts,
 )
 from symshape.frontend.patches.opaque_calls import operator_rules
-from symshape.frontend.patches.patch import Patch
+from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Exists, Says, Takes, added
 from symshape.frontend.patches.settings import FUNCTORCH, setting
 from symshape.frontend.patches.speed import silent_logs
@@ -28,6 +29,7 @@ from symshape.frontend.patches.torch_names import (
     HIGHER_ORDER,
     MATERIALIZE,
     PARTITIONERS,
+    RUNTIME,
     VIEWS,
 )
 
@@ -107,6 +109,19 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
         ),
+    ),
+    Patch(
+        "undefined gradients",
+        ("graph", "jit"),
+        (f"{RUNTIME}._AOTDispatchAutogradFunctionFactory.build",),
+        undefined_tangents.tangents_may_be_undefined,
+        "a result that backward does not reach gets a gradient of zeros, which an infinite derivative makes NaN",
+        (
+            Takes(f"{RUNTIME}._AOTDispatchAutogradFunctionFactory.build", "self"),
+            Says(f"{RUNTIME}.AOTDispatchAutograd.process_runtime_tangent", "isinstance"),
+            Exists("torch.autograd.function.FunctionCtx.set_materialize_grads"),
+        ),
+        versions=Versions(first="2.13"),
     ),
     Patch(
         "views of custom functions",
