@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +117,8 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
-    symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    symbol_tensors: dict[str, list[ir.Value]] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    reads_numbers: bool = False  # whether main reads numbers from tensors
     called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
     def layout(self, value: ir.Value) -> Layout:
@@ -162,14 +163,15 @@ def read_graph(block: ir.Block) -> Graph:
             last[kind] = op
     for op in operations:
         name = op.name
+        graph.reads_numbers |= any(not isinstance(one.type, ir.RankedTensorType) for one in op.results) and bool(tensors_behind(op.operands))
         if name == "symshape.view":
             _read_view(graph, op)
         elif name in ("tensor.empty", "tensor.splat"):
             _read_init(graph, op)
         elif name == "linalg.generic":
             _read_generic(graph, op)
-        elif name == "symshape.unbacked_symbol" and isinstance(op.operands[0].type, ir.RankedTensorType):
-            graph.symbol_tensors[symbol_name(op)] = op.operands[0]
+        elif name == "symshape.unbacked_symbol":
+            graph.symbol_tensors[symbol_name(op)] = tensors_behind(op.operands)
     _find_buffer_uses(graph, operations)
     return graph
 
@@ -256,12 +258,33 @@ def outer_sizes(generic: Any, graph: Graph, without: Collection[ir.Value] = ()) 
     return [graph.sizes.expr(v) for v in found]
 
 
+def numbers_behind(generic: Any) -> list[ir.Value]:
+    """The tensors that numbers of main are computed from which the body uses."""
+    operands = [v for view in generic.regions[0].blocks[0].operations for v in view.operation.operands]
+    return tensors_behind(v for v in operands if is_outer_scalar(v, generic))
+
+
 def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
     """Whether a value used in a body is a constant, or a number that main computes from sizes: the arithmetic is cloned
     into the body."""
     if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
         return False
     return bool(value.owner.parent != generic)
+
+
+def tensors_behind(values: Iterable[ir.Value]) -> list[ir.Value]:
+    """The tensors that must exist before these values do: a tensor itself, and those that a number is computed from
+    (``int(x.item()) // 2``)."""
+    found: dict[ir.Value, None] = {}
+    stack, seen = list(values), set[ir.Value]()
+    while stack:
+        value = stack.pop()
+        if isinstance(value.type, ir.RankedTensorType):
+            found[value] = None
+        elif value not in seen and not isinstance(value.owner, ir.Block):
+            seen.add(value)
+            stack.extend(value.owner.operands)
+    return list(found)
 
 
 def is_constant(value: ir.Value) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from symshape.passes.fusion.align import invert
-from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, outer_sizes
+from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, numbers_behind, outer_sizes
 from symshape.passes.fusion.deep_calls import Deep, returned
 from symshape.passes.fusion.order import Order
 from symshape.prover.numbers.expr import Expr
@@ -105,18 +105,23 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
             found.setdefault((value, ()), Access(value, ()))
 
     returned(visit(node, tuple(dim_symbols("d", len(node.sizes))), ()))
-    if grouping.graph.symbol_tensors:
+    if grouping.graph.reads_numbers:
         grouping.sources[node] = _symbol_tensors(grouping.graph, {current for current, _ in visited})
     return list(found.values())
 
 
 def _symbol_tensors(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
-    """The tensors that sizes in these nodes are read from: they are needed before a kernel with such a size starts."""
+    """The tensors that sizes and numbers in these nodes are read from: they are needed before a kernel with such a
+    number starts."""
     names: set[str] = set()
+    found: dict[ir.Value, None] = {}
     for node in nodes:
         exprs = [*node.sizes, *(e for a in node.inputs for e in (*a.map, *a.conditions))]
         names.update(name for e in (*exprs, *outer_sizes(node.op, graph)) for name in e.symbols)
-    return [value for name, value in graph.symbol_tensors.items() if name in names]
+        found |= dict.fromkeys(numbers_behind(node.op))
+    for name, values in graph.symbol_tensors.items():
+        found |= dict.fromkeys(values) if name in names else {}
+    return list(found)
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
-from symshape.passes.fusion.compute_graph import Compute, Graph
+from symshape.passes.fusion.compute_graph import Compute, Graph, tensors_behind
 
 if TYPE_CHECKING:
     from symshape.passes.fusion.group import Group
@@ -76,7 +76,7 @@ class Order:
     def _of(self, op: Any) -> int:
         if op not in self._needs:
             self._needs[op] = 0  # also keeps a circle, which valid IR does not have, from hanging
-            self._needs[op] = self.needs(v for v in op.operands if isinstance(v.type, ir.RankedTensorType))
+            self._needs[op] = self.needs(tensors_behind(op.operands))
             for before in self.graph.called_before.get(op, ()):
                 self._needs[op] |= self._of(before)
         return self._needs[op]
