@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from typing import Any
 
@@ -38,6 +39,32 @@ def test_a_size_read_from_a_result_comes_after_it() -> None:
         return y, x.sin() + n
 
     agree(function, symshape.compile(function), torch.randn(9))
+
+
+def _one_number(x: torch.Tensor) -> Any:
+    total = x.sum()
+    return x.mean() + int(total.item())
+
+
+def _numbers_of_numbers(x: torch.Tensor) -> Any:
+    y = x * 2
+    first = int(y[0].item())
+    second = int((y + first)[1].item()) // 2 * 3
+    return y, x + second, y - first, x + torch.full((3,), second)[0]
+
+
+def _real_numbers(x: torch.Tensor) -> Any:
+    total = x.sum()
+    scaled = x.mean() * total.item() ** 2
+    return total, scaled, x.max() + math.exp(scaled.item() / 100)
+
+
+@pytest.mark.parametrize("program", [_one_number, _numbers_of_numbers, _real_numbers])
+def test_a_number_read_from_a_result_comes_after_it(program: Any) -> None:
+    compiled = symshape.compile(program, strict=True)
+    for n in (5, 2, 9):
+        x = torch.arange(1.0, n + 1) / 2
+        torch.testing.assert_close(compiled(x), program(x))
 
 
 def test_nothing_raises_where_nothing_is_read() -> None:
