@@ -137,9 +137,16 @@ def partition_after(
     return partition
 
 
+def tangents_of(joint: torch.fx.GraphModule) -> set[torch.fx.Node]:
+    """The placeholders of a joint graph for gradients of results: those that PyTorch's partitioner takes for them."""
+    from torch._functorch.partitioners import _is_tangent
+
+    return set(filter(_is_tangent, joint.graph.find_nodes(op="placeholder")))
+
+
 def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
     """Whether a joint graph has nodes of backward; in one without, the gradients are the tangents themselves."""
-    tangents = {node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangents")}
+    tangents = tangents_of(joint)
     return any(
         not tangents.isdisjoint(node.all_input_nodes) or "backward" in node.meta.get("partitioner_tag", "")
         for node in joint.graph.nodes

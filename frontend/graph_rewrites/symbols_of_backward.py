@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import computes_in_backward
+from symshape.frontend.bridge.aot_autograd import computes_in_backward, tangents_of
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.traced_symbols import named_expr
 from symshape.prover.numbers.expr import Expr
@@ -40,9 +40,10 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
                 rounded.setdefault(found, node)
     for number in rounded.values():
         _keep(joint.graph, number)
+    tangents = tangents_of(joint)
     for node in joint.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
-        if "tangents" in str(node.target) or not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        if node in tangents or not isinstance(value, torch.Tensor) or value.layout != torch.strided:
             continue
         for dim, size in enumerate(value.size()):
             symbol = expression_of(size) if isinstance(size, torch.SymInt) else None

@@ -52,14 +52,12 @@ def _at(state: State, buffer: str, begin: str, position: str, dtype: str) -> str
 
 
 def _store(state: State, value: Value, address: str) -> None:
-    name, vector = state.lanes(value), state.vector(types.memory(value.dtype))
-    if value.dtype == "i1":
-        name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
-    align = types.size(value.dtype)
+    name = state.in_memory(state.lanes(value), value.dtype, uniform=False)
+    vector, align = state.vector(types.memory(value.dtype)), types.size(value.dtype)
     state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
 
 def _load(state: State, address: str, dtype: str) -> Value:
     vector = state.vector(types.memory(dtype))
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {vector}"
-    return Value(memory.as_register(state, state.writer.emit(text), dtype, vector), dtype, uniform=False)
+    return Value(state.in_register(state.writer.emit(text), dtype, uniform=False), dtype, uniform=False)

@@ -116,17 +116,14 @@ def store(state: State, instr: Instr, value: Value) -> None:
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     pointer = state.pointers[instr.arg]
-    kind, pure = types.memory(dtype), state.writer.pure
-    align = types.size(dtype)
+    kind, align = types.memory(dtype), types.size(dtype)
     if state.lane is None:
-        name = pure(f"arith.extui {value.name} : i1 to i8") if dtype == "i1" else value.name
+        name = state.in_memory(value.name, dtype, uniform=True)
         address = element(state, pointer, scalar(state, instr.address), dtype)
         state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
         return
     vector, bools = state.vector(kind), state.vector("i1")
-    name = state.lanes(value)
-    if dtype == "i1":
-        name = pure(f"arith.extui {name} : {bools} to {vector}")
+    name = state.in_memory(state.lanes(value), dtype, uniform=False)
     stride = state.stride(instr.address)
     if stride is not None and stride.as_int() == 1:
         address = _contiguous_address(state, pointer, instr.address, dtype)
@@ -155,7 +152,7 @@ def _picked(state: State, instr: Instr, member: Member) -> str:
         text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
         parts.append(pure(text, at_least=state.writer.depth))
     orders = picked(member.stride, member.index, state.width)
-    return as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+    return state.in_register(_shuffled(state, parts, orders, vector), dtype, uniform=False)
 
 
 def _every(state: State, instr: Instr, stride: int) -> str:
@@ -174,7 +171,7 @@ def _every(state: State, instr: Instr, stride: int) -> str:
             mask = state.writer.pure(f"arith.constant dense<[{wanted}]> : {state.vector('i1')}")
             text = _masked_load(state, address, mask, dtype)
         parts.append(state.writer.pure(text, at_least=state.writer.depth))
-    return as_register(state, _shuffled(state, parts, picked(stride, 0, width), vector), dtype, vector)
+    return state.in_register(_shuffled(state, parts, picked(stride, 0, width), vector), dtype, uniform=False)
 
 
 def _masked_load(state: State, address: str, mask: str, dtype: str) -> str:
@@ -402,8 +399,8 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, on
     if mask is not None and only_active and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
-        return as_register(state, name, dtype, vector)
-    return as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
+        return state.in_register(name, dtype, uniform=False)
+    return state.in_register(state.writer.pure(text, at_least=state.writer.depth), dtype, uniform=False)
 
 
 def store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
@@ -447,7 +444,7 @@ def _gather(state: State, addresses: str, dtype: str, mask: str | None, *, far: 
         found = pure(f"{text} : ({pointers}, {bools}, {vector}) -> {vector}", at_least=state.writer.depth)
     if by_lane:
         found = pure(f"arith.select {mask}, {found}, {zero} : {bools}, {vector}", at_least=state.writer.depth)
-    return as_register(state, found, dtype, vector)
+    return state.in_register(found, dtype, uniform=False)
 
 
 def _one_by_one(state: State, addresses: str, kind: str) -> str:
@@ -468,15 +465,8 @@ def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
     depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))
     if not condition:
-        return as_register(state, writer.pure(text, at_least=depth), dtype, kind)
+        return state.in_register(writer.pure(text, at_least=depth), dtype, uniform=True)
     zero = state.constant(0, kind)
     with writer.within(depth):
         (name,) = writer.branch(condition, [kind], lambda: [writer.emit(text)], lambda: [zero])
-    return as_register(state, name, dtype, kind)
-
-
-def as_register(state: State, name: str, dtype: str, type_: str) -> str:
-    if dtype != "i1":
-        return name
-    zero = state.constant(0, "i8") if type_ == "i8" else state.splat(0, "i8")
-    return state.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
+    return state.in_register(name, dtype, uniform=True)

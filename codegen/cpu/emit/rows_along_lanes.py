@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symshape.codegen.cpu.emit import memory, types
+from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.combiners import (
     Reduction,
     any_nan,
@@ -64,7 +64,7 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
         for name, target, element in zip(names, targets, _numbers(one)):
             _store(state, name, state.vector(element), _at(state, target, offset, element))
         if one.flagged:
-            flag = pure(f"arith.extui {any_nan(state, one, names[1])} : i1 to i8")
+            flag = state.in_memory(any_nan(state, one, names[1]), "i1", uniform=True)
             _store(state, flag, "i8", _at(state, targets[1], index, "i1"))
 
 
@@ -80,9 +80,8 @@ def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int
         value = values[number]
         if value.uniform:
             continue
-        vector, name = state.vector(types.memory(value.dtype)), state.lanes(value)
-        if value.dtype == "i1":
-            name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
+        vector = state.vector(types.memory(value.dtype))
+        name = state.in_memory(state.lanes(value), value.dtype, uniform=False)
         waiting[number] = _new_buffer(state, state.width, value.dtype)
         state.writer.effect(f"llvm.store {name}, {waiting[number]} {{alignment = 64 : i64}} : {vector}, !llvm.ptr")
     return waiting
@@ -95,7 +94,7 @@ def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value]
         dtype = values[number].dtype
         kind = types.memory(dtype)
         name = state.writer.emit(f"llvm.load {_at(state, buffer, index, kind)} : !llvm.ptr -> {kind}")
-        found[number] = Value(memory.as_register(state, name, dtype, kind), dtype)
+        found[number] = Value(state.in_register(name, dtype, uniform=True), dtype)
     return found
 
 
@@ -141,7 +140,7 @@ def _row(state: State, buffer: str, number: int, element: str) -> str:
 
 def _flags(state: State, buffer: str) -> str:
     name = state.writer.emit(f"llvm.load {buffer} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector('i8')}")
-    return state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
+    return state.in_register(name, "i1", uniform=False)
 
 
 def _at(state: State, buffer: str, offset: str, element: str) -> str:

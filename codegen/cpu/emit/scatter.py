@@ -190,16 +190,14 @@ def load(state: State, instr: Instr, address: str) -> str:
             f"llvm.intr.masked.load {address}, {state.mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
             f" : (!llvm.ptr, {state.vector('i1')}, {vector}) -> {vector}"
         )
-    return memory.as_register(state, state.writer.emit(text), dtype, vector)
+    return state.in_register(state.writer.emit(text), dtype, uniform=state.lane is None)
 
 
 def store(state: State, instr: Instr, address: str, name: str) -> None:
     """Stores an element of the destination, or the active lanes' elements."""
     dtype = state.kernel.args[instr.arg].dtype
-    kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
-    if dtype == "i1":
-        vector = ("i1", kind) if state.lane is None else (state.vector("i1"), state.vector(kind))
-        name = pure(f"arith.extui {name} : {vector[0]} to {vector[1]}")
+    kind, align = types.memory(dtype), types.size(dtype)
+    name = state.in_memory(name, dtype, uniform=state.lane is None)
     if state.lane is not None:
         memory.store_vector(state, name, address, state.vector(kind), align)
         return

@@ -107,6 +107,20 @@ class State:
         """The vector type of an element type."""
         return f"vector<{self.width}x{type_}>"
 
+    def in_memory(self, name: str, dtype: str, *, uniform: bool) -> str:
+        """A register as what memory holds of it: of a bool a byte, anything else as it is."""
+        if dtype != "i1":
+            return name
+        bools, type_ = ("i1", "i8") if uniform else (self.vector("i1"), self.vector("i8"))
+        return self.writer.pure(f"arith.extui {name} : {bools} to {type_}")
+
+    def in_register(self, name: str, dtype: str, *, uniform: bool) -> str:
+        """The inverse of `in_memory`: what was loaded, as a register."""
+        if dtype != "i1":
+            return name
+        zero, type_ = (self.constant(0, "i8"), "i8") if uniform else (self.splat(0, "i8"), self.vector("i8"))
+        return self.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
+
     def constant(self, value: float | int | bool, type_: str) -> str:
         """A scalar constant."""
         suffix = f" : {type_}" if type_ != "i1" else ""

@@ -88,17 +88,14 @@ def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
     vector, align = state.vector(types.memory(dtype)), types.size(dtype)
     address = _address(state, dtype, buffer, index)
     name = state.writer.emit(f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}")
-    if dtype == "i1":
-        name = state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
-    return Value(name, dtype, uniform=False)
+    return Value(state.in_register(name, dtype, uniform=False), dtype, uniform=False)
 
 
 def put(state: State, instr: Instr, buffer: str, index: str, value: Value) -> None:
     """Writes the value as the vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
-    vector, align, name = state.vector(types.memory(dtype)), types.size(dtype), state.lanes(value)
-    if dtype == "i1":
-        name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
+    vector, align = state.vector(types.memory(dtype)), types.size(dtype)
+    name = state.in_memory(state.lanes(value), dtype, uniform=False)
     address = _address(state, dtype, buffer, index)
     state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
