@@ -155,7 +155,9 @@ class Writer:
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
-                raise CompileError(f"the host program cannot express {op.name}", where=source_line(op.location))
+                hint = "lower it in an earlier pass, or print it by a function of _HANDLERS"
+                what = f"the host program cannot express {op.name}"
+                raise CompileError(what, where=source_line(op.location), next_step=hint)
             if op.name != "func.return":
                 self._free(last.get(position, ()))
         return self._without_unread_symbols(stub)
@@ -419,7 +421,11 @@ def _view(w: Writer, op: Any) -> None:
         return  # only a step to another view
     source = w.roots[result]
     if result not in w.sizes.layouts:
-        raise CompileError("a view that is no strided alias reached the host program", where=source_line(op.location))
+        raise CompileError(
+            "a view that is no strided alias reached the host program",
+            where=source_line(op.location),
+            next_step="this is a bug of the passes of stage kernels: such a view is read by a kernel, which copies it",
+        )
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
     offset = w.size(layout.offset - base.offset)
     sizes, strides = w.shape(result)

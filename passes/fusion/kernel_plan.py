@@ -116,7 +116,9 @@ class _Planner:
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if not self._same(placed, simple):
                 raise CompileError(
-                    "a kernel reads a value of its own at another point", where=source_line(node.op.location)
+                    "a kernel reads a value of its own at another point",
+                    where=source_line(node.op.location),
+                    next_step="this is a bug of the grouping (passes/fusion/group.py): the two are no group",
                 )
             return self.position((yield self.step(node, self._placed(node), ())), node, value)
         if node is not None and node not in grouping.anchors:
