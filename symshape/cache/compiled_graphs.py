@@ -145,7 +145,7 @@ def _not_cached(error: Exception) -> str:
     return f"not cached: {error.what}{where}; {error.next_step}"
 
 
-def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
+def has_program(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
     """Whether there is a program."""
     return hasattr(compiled, "program")
 
@@ -241,7 +241,7 @@ def _compile_and_store(
     before = guard_counts(env)
     compiled = _compile(gm, options, kind, keep_stages)
     report = compiled.report
-    if not is_whole(compiled) or report.fallbacks:
+    if not has_program(compiled) or report.fallbacks:
         report.cache = "not cached: it was not compiled whole"
         return compiled
     try:

@@ -35,12 +35,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Packed:
-    """Whole rows that share a vector. ``sizes``: of the inner dims, outermost first. ``places``: for the lane dim,
-    whose indices are rows, and for each inner dim, what each lane adds to the index in lane 0 (vectors of i64).
+    """Whole rows that share a vector. ``sizes``: of the inner dims, outermost first. ``indices``: for the lane
+    dim, which runs over rows, and for each inner dim, what each lane adds to the index in lane 0 (vectors of i64).
     ``active``: the lanes of as many rows as fit; ``full``: an i1, whether there are as many."""
 
     sizes: dict[str, Expr]
-    places: dict[str, str]
+    indices: dict[str, str]
     active: str
     full: str
 
@@ -83,18 +83,18 @@ class State:
 
     def varies(self, expr: Expr) -> bool:
         """Whether the expression depends on the lane."""
-        names = (self.lane,) if self.packed is None else self.packed.places
+        names = (self.lane,) if self.packed is None else self.packed.indices
         return not expr.symbols.isdisjoint(names)
 
     def lane_strides(self, expr: Expr) -> dict[str, Expr] | None:
         """The coefficients of the dims that run along the lanes; None if the expression is not affine in them."""
-        names = ([] if self.lane is None else [self.lane]) if self.packed is None else self.packed.places
+        names = ([] if self.lane is None else [self.lane]) if self.packed is None else self.packed.indices
         found = {name: expr.coefficient(name) for name in names}
         return None if None in found.values() else {name: one for name, one in found.items() if one is not None}
 
-    def place(self, name: str) -> str:
+    def lane_index(self, name: str) -> str:
         """What each lane adds to the index of a dim that runs along the lanes."""
-        return self.iota() if self.packed is None else self.packed.places[name]
+        return self.iota() if self.packed is None else self.packed.indices[name]
 
     def stride(self, expr: Expr) -> Expr | None:
         """What each lane adds to the expression's value in the lane before; None if that is not one number."""

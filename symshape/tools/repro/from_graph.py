@@ -119,10 +119,10 @@ _BUILTINS: Final = {"max", "min", "abs", "int", "float", "round", "floor", "ceil
 def _sizes(arguments: Sequence[Argument], env: Any, first: Mapping[str, int]) -> list[Mapping[str, int]]:
     names = sorted(symbols_of_arguments(arguments))
     hints = symbol_hints(env) if env is not None else {}
-    at_hand = {name: first.get(name, hints.get(name, SIZE_WITHOUT_HINT)) for name in names}
-    found: list[Mapping[str, int]] = [at_hand]
+    current = {name: first.get(name, hints.get(name, SIZE_WITHOUT_HINT)) for name in names}
+    found: list[Mapping[str, int]] = [current]
     holds = _allowed(env)
-    for other in _others(at_hand):
+    for other in _others(current):
         if len(found) <= _MORE_SIZES and other not in found and holds(other):
             found.append(other)
     return found
