@@ -36,6 +36,7 @@ from symshape.dialects.accessors import (
     call_target,
     callee_of,
     calls_subgraphs,
+    destinations,
     function_name,
     is_checked,
     is_read,
@@ -174,9 +175,7 @@ class Writer:
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
             if op.name == "host.launch":
-                dests = list(op.operands)[: len(op.operands)]
-                tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
-                for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
+                for result, dest in zip(op.results, destinations(op)):
                     self.alias[dest] = result
                     if dest in self.names:  # an argument that is written to
                         self.names[result] = self.names[dest]

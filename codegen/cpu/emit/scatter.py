@@ -176,7 +176,7 @@ def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
     offset = state.constant(0, "i64")
     for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
         offset = pure(f"arith.addi {offset}, {pure(f'arith.muli {index.name}, {scalar(state, stride)} : i64')} : i64")
-    return memory.element(state, state.pointers[instr.arg], offset, arg.dtype)
+    return state.element(state.pointers[instr.arg], offset, arg.dtype)
 
 
 def load(state: State, instr: Instr, address: str) -> str:

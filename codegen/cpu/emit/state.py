@@ -121,6 +121,17 @@ class State:
         zero, type_ = (self.constant(0, "i8"), "i8") if uniform else (self.splat(0, "i8"), self.vector("i8"))
         return self.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
 
+    def stack_buffer(self, count: int, dtype: str) -> str:
+        """The address of ``count`` elements on the stack of the kernel's function, allocated outside of all loops."""
+        kind, many = types.memory(dtype), self.constant(count, "i64")
+        with self.writer.within(0):
+            return self.writer.emit(f"llvm.alloca {many} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+
+    def element(self, pointer: str, offset: str, dtype: str) -> str:
+        """The address of an element, ``offset`` elements behind the pointer."""
+        kind = types.memory(dtype)
+        return self.writer.pure(f"llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+
     def constant(self, value: float | int | bool, type_: str) -> str:
         """A scalar constant."""
         suffix = f" : {type_}" if type_ != "i1" else ""

@@ -45,10 +45,7 @@ def _strided(instr: Instr, lane: Dim) -> bool:
 
 def new_buffer(state: State, instr: Instr) -> str:
     """Buffer on the stack for one tile of the read."""
-    kind = types.memory(state.kernel.args[instr.arg].dtype)
-    count = state.constant(state.width * state.width, "i64")
-    with state.writer.within(0):
-        return state.writer.emit(f"llvm.alloca {count} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+    return state.stack_buffer(state.width * state.width, state.kernel.args[instr.arg].dtype)
 
 
 def fill(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
@@ -78,8 +75,7 @@ def _call(state: State, way: str, instr: Instr, lane: Dim, buffer: str, rows: st
 
 def _address(state: State, dtype: str, buffer: str, index: str) -> str:
     offset = state.writer.pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
-    kind = types.memory(dtype)
-    return state.writer.pure(f"llvm.getelementptr {buffer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+    return state.element(buffer, offset, dtype)
 
 
 def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
