@@ -245,16 +245,16 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         with timed("program", timings), _replayable("program", "program", module, options):
             text = emit_program(functions, kernels.callees)
     program = Program(
-        text.source,
-        text.targets,
-        text.checks,
-        start.constants,
-        start.device,
-        target == "cpu",
-        text.user_lines,
-        len(text.launches) + len(text.calls),
-        text.uncaptured,
-        text.segments,
+        source=text.source,
+        targets=text.targets,
+        checks=text.checks,
+        constants=start.constants,
+        device=start.device,
+        pointers=target == "cpu",
+        user_lines=text.user_lines,
+        launches=len(text.launches) + len(text.calls),
+        uncaptured=text.uncaptured,
+        segments=text.segments,
     )
     _fill(report, text, kernels, options.cpu)
     return Built(program, kernels, text, report, module)

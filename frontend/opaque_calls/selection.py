@@ -106,13 +106,9 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                     keep_those_of(result)
                 return result
         except Exception as error:
-            missing = no_fake_rule(error)
-            if missing is not None:
-                break_graph(node, missing.reason, error, missing.hint)
-            if is_gradient(node):
-                break_at_gradient(node, error)
+            _break_where_never_opaque(error, node)
             if not is_data_dependent_error(error):
-                _raise_in_numbers(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
+                _raise_eager_error(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
                 raise
             try:
                 if is_in_vmap():
@@ -125,7 +121,17 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
     return run_node
 
 
-def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
+def _break_where_never_opaque(error: Exception, node: torch.fx.Node) -> None:
+    """Breaks the graph at a call that cannot be made an opaque one: of an operator without a fake rule that must not be
+    probed, and of a gradient."""
+    missing = no_fake_rule(error)
+    if missing is not None:
+        break_graph(node, missing.reason, error, missing.hint)
+    if is_gradient(node):
+        break_at_gradient(node, error)
+
+
+def _raise_eager_error(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
     """A MistakenCall for a node that cannot run, where eager mode has an error for it. Where the function may catch
     that, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
