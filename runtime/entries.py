@@ -234,7 +234,7 @@ def _overlap_tests(positions: Sequence[int], changed: Set[int]) -> list[str]:
     if not changed:
         return []
     others = [p for p in positions if p not in changed]
-    return [f"apart(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))"]
+    return [f"share_no_memory(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))"]
 
 
 def _names(positions: Sequence[int]) -> str:
@@ -265,7 +265,7 @@ def _unpack(count: int, lines: Sequence[str]) -> list[str]:
     return [f"a{i} = inputs[{i}]" for i in used]
 
 
-def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+def share_no_memory(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Whether the tensors that are written to share no memory with each other or with other inputs."""
     written = [tensor.untyped_storage().data_ptr() for tensor in changed if tensor.numel()]
     read = {tensor.untyped_storage().data_ptr() for tensor in others if tensor.numel()}
@@ -277,7 +277,7 @@ _FUNCTIONS: dict[str, object] = {
     "real": real,
     "is_contiguous": torch.Tensor.is_contiguous,
     "is_grad_enabled": torch.is_grad_enabled,
-    "apart": apart,
+    "share_no_memory": share_no_memory,
     "is_inference_mode_enabled": torch.is_inference_mode_enabled,
     "get_default_dtype": torch.get_default_dtype,
     "autocast_state": autocast_state,

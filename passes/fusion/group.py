@@ -4,7 +4,7 @@ Anchors are the values that must exist: reductions, scans, values that a library
 values that are too expensive to recompute in each reader. All other values float: each kernel that reads one computes
 it where it needs it. A group is a set of anchors over one iteration space. An anchor joins a group if its own space is
 that space (proven), if it reads members only at the current point, and if the graph of groups stays acyclic.
-``siblings`` and ``stacked`` merge groups afterwards.
+``siblings`` and ``merge_readers`` merge groups afterwards.
 """
 
 from __future__ import annotations

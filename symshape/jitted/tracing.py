@@ -41,7 +41,7 @@ from symshape.frontend.patches.registry import in_force, splitting
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input
-from symshape.jitted.kept_sizes import reject_kept_sizes
+from symshape.jitted.leaked_sizes import reject_leaked_sizes
 from symshape.jitted.nested_tensors import results_apart
 from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
@@ -166,7 +166,7 @@ def _traced(call: Call, options: Options, scope: Scope) -> Traced:
             _assume(trace, call, fakes)
             traced = with_room(_compile, call, options, scope, trace, state, fakes)
             _reject_leaks(trace)
-            reject_kept_sizes(call.fn, call.holder)
+            reject_leaked_sizes(call.fn, call.holder)
             return traced
         except SymshapeError:
             raise
