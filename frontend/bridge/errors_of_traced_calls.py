@@ -1,7 +1,7 @@
 """Finds eager mode's error for a call that fails while it is traced.
 
 A tracing rule names symbols, often in words of its own ("a and b must have same reduction dim, but got [s77, s27] X
-[4, 2]"). The call is run on tensors of the sizes at hand, the hints: what that raises has eager mode's type and words.
+[4, 2]"). The call is run on tensors of the sizes of this call: what that raises has eager mode's type and words.
 """
 
 from __future__ import annotations
