@@ -84,6 +84,7 @@ lint: $(READY)
 	$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; exit 1; }
 	$(BIN)/python test/lint/packages.py
 	$(BIN)/python test/lint/private_apis.py
+	$(BIN)/python test/lint/next_steps.py
 	$(BIN)/python -m symshape.tools.reference --check
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary

@@ -83,7 +83,11 @@ def _read_mixture(function: ir.Operation, steps: LoopSteps) -> LoopKernel:
     with kernel_step("mix", [function], steps):
         mixed = mix(function_name(function), list(symbols.values()), num_inputs(function), parts[0], parts[1:])
         if mixed is None:
-            raise KernelError(f"{function_name(function)}: the kernels that it launches cannot be one")
+            raise KernelError(
+                "the kernels that it launches cannot be one",
+                where=function_name(function),
+                next_step="disable mix-reductions, the pass that makes such kernels",
+            )
     return mixed
 
 
@@ -96,6 +100,11 @@ def _run(table: dict[str, LoopStep], function: ir.Operation, value: Any, steps: 
     return loops
 
 
+def _unexpected(step: str, error: Exception) -> KernelError:
+    hint = f"the traceback shows the line of the step '{step}', which symshape-opt --list-pipeline describes"
+    return KernelError(f"{type(error).__name__}: {error}", next_step=hint)
+
+
 @contextmanager
 def kernel_step(name: str, functions: Sequence[Any], steps: LoopSteps) -> Iterator[None]:
     """Runs a step: adds its time to ``steps.timings``, and turns an error into a KernelFailure of these kernels."""
@@ -104,7 +113,7 @@ def kernel_step(name: str, functions: Sequence[Any], steps: LoopSteps) -> Iterat
     try:
         yield
     except Exception as error:
-        cause = error if isinstance(error, SymshapeError) else KernelError(f"{type(error).__name__}: {error}")
+        cause = error if isinstance(error, SymshapeError) else _unexpected(name, error)
         raise KernelFailure(
             cause.what,
             step=name,

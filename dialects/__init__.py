@@ -11,6 +11,7 @@ from symshape.dialects.host import (
     CallOp,
     CondOp,
     LaunchOp,
+    LayerOp,
     ScanOp,
     WhileOp,
 )
@@ -19,6 +20,9 @@ from symshape.dialects.plans import AddressOp, ProcessorsOp, VariantOp
 from symshape.dialects.symbols import BindOp, SymbolOp, UnbackedSymbolOp, parse_binding, parse_inverse
 from symshape.dialects.symshape import SymShape, context_of_compile, load, set_constraints
 from symshape.dialects.verify import verify
+
+# Every op of the files above by its name: one of ``symshape`` registers itself where its class is made.
+OPS = {cls.OPERATION_NAME: cls for cls in (*SymShape.operations, *HOST_OPS.values())}
 
 __all__ = [
     "AddressOp",
@@ -32,6 +36,8 @@ __all__ = [
     "GuardOp",
     "HOST_OPS",
     "LaunchOp",
+    "LayerOp",
+    "OPS",
     "ProcessorsOp",
     "ReuseOp",
     "AssociativeScanOp",

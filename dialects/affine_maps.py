@@ -15,6 +15,7 @@ from torch_mlir import ir
 from symshape.errors import CompileError
 from symshape.prover.numbers.expr import Expr, Symbol, expr_of_atom
 
+_LIBRARY_CALL = "an affine map cannot say that: leave the operation to a library call (Unsupported in its rule)"
 _BUILD = {"floordiv": ir.AffineExpr.get_floor_div, "mod": ir.AffineExpr.get_mod}
 
 
@@ -66,7 +67,7 @@ class _Writer:
                 free = free + rest
                 continue
             if len(dims) != 1:
-                raise CompileError(f"index expression {expr} multiplies two dims")
+                raise CompileError(f"index expression {expr} multiplies two dims", next_step=_LIBRARY_CALL)
             term = self.atom(dims[0])
             if rest.as_int() != 1:
                 term = ir.AffineExpr.get_mul(term, self.expr(rest))
@@ -78,7 +79,8 @@ class _Writer:
         if isinstance(atom, Symbol):
             return ir.AffineExpr.get_dim(int(atom.name[1:]))
         if atom.kind not in _BUILD:
-            raise CompileError(f"index expression with {atom.kind} over an iteration dim")
+            what = f"index expression with {atom.kind} over an iteration dim"
+            raise CompileError(what, next_step=_LIBRARY_CALL)
         return _BUILD[atom.kind](self.expr(atom.args[0]), self.expr(atom.args[1]))
 
 
@@ -104,7 +106,7 @@ def _read(e: ir.AffineExpr, dims: Sequence[Expr], symbols: Sequence[Expr]) -> Ex
         return left % right
     if isinstance(e, ir.AffineFloorDivExpr):
         return left // right
-    raise CompileError(f"affine expression {e} is not supported")
+    raise CompileError(f"affine expression {e} is not supported", next_step="use +, *, mod and floordiv in maps")
 
 
 def read_set(attribute: ir.Attribute, dims: Sequence[Expr], symbols: Sequence[Expr]) -> list[Expr]:

@@ -142,5 +142,9 @@ def condition_of(sizes: Sizes, value: ir.Value) -> Condition:
     sizes."""
     condition = read_condition(sizes, value)
     if condition is None:
-        raise CompileError(f"{described(value)} is no condition over sizes", where=source_line(value.location))
+        raise CompileError(
+            f"{described(value)} is no condition over sizes",
+            where=source_line(value.location),
+            next_step="compute it by arith.cmpi of sizes, arith.andi, arith.ori and constants",
+        )
     return condition

@@ -165,7 +165,11 @@ class Sizes:
         """The expression of an index value. CompileError if it is not arithmetic on symbols."""
         found = self._exprs.get(value)
         if found is None:
-            raise CompileError(f"{described(value)} is no size: no arithmetic on symbols", where=_line(value))
+            raise CompileError(
+                f"{described(value)} is no size: no arithmetic on symbols",
+                where=_line(value),
+                next_step="compute it by arith on `index` values that come from symshape.symbol and constants",
+            )
         return found
 
     def __contains__(self, key: ir.Value | Expr) -> bool:

@@ -98,22 +98,22 @@ def stand_in(value: torch.Tensor) -> torch.Tensor:
     return empty if tensor_check([empty], free, free)(value) else value
 
 
-def surroundings() -> tuple[object, ...]:
+def global_state() -> tuple[object, ...]:
     """The global state that a function depends on: gradients, inference mode, default dtype, autocast, modes, the
     default device, forward differentiation."""
     own = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
     return *own, *modes_now()
 
 
-_SURROUNDINGS = ("is_grad_enabled()", "is_inference_mode_enabled()", "get_default_dtype()", "autocast_state()", *MODES)
+_GLOBAL_STATE = ("is_grad_enabled()", "is_inference_mode_enabled()", "get_default_dtype()", "autocast_state()", *MODES)
 
 
 @dataclass(frozen=True)
 class InputClass:
-    """``inputs``: the properties of each; ``around``: ``surroundings``."""
+    """``inputs``: the properties of each; ``state``: ``global_state()``."""
 
     inputs: tuple[Properties, ...]
-    around: tuple[object, ...]
+    state: tuple[object, ...]
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> InputClass:
@@ -124,7 +124,7 @@ class InputClass:
             if own[0] == "tensor" and first.setdefault(id(value), position) != position:
                 own = (*own[:-1], first[id(value)])
             found.append(own)
-        return cls(tuple(found), surroundings())
+        return cls(tuple(found), global_state())
 
     def difference(self, other: InputClass, names: Sequence[str]) -> str:
         """The first property in which another class differs, as text."""
@@ -135,7 +135,7 @@ class InputClass:
         return next(
             (
                 f"{text} == {there!r}"
-                for text, here, there in zip(_SURROUNDINGS, self.around, other.around)
+                for text, here, there in zip(_GLOBAL_STATE, self.state, other.state)
                 if here != there
             ),
             "",
@@ -195,10 +195,10 @@ def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> F
         **_FUNCTIONS,
         **{f"e{i}": entry for i, entry in enumerate(entries)},
         **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)},
-        "around": kind.around,
+        "state": kind.state,
         **{f"k{i}": own[1] for i, own in enumerate(kind.inputs) if own[0] == "float"},
     }
-    tests = [f"{text} == around[{i}]" for i, text in enumerate(_SURROUNDINGS)]
+    tests = [f"{text} == state[{i}]" for i, text in enumerate(_GLOBAL_STATE)]
     if positions:
         examples, sizes = [entries[0].examples[i] for i in once], [match.sizes[i] for i in once]
         namespace["tensors_match"] = tensor_check(examples, sizes, strides)
@@ -234,7 +234,7 @@ def _overlap_tests(positions: Sequence[int], changed: Set[int]) -> list[str]:
     if not changed:
         return []
     others = [p for p in positions if p not in changed]
-    return [f"apart(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))"]
+    return [f"share_no_memory(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))"]
 
 
 def _names(positions: Sequence[int]) -> str:
@@ -265,7 +265,7 @@ def _unpack(count: int, lines: Sequence[str]) -> list[str]:
     return [f"a{i} = inputs[{i}]" for i in used]
 
 
-def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+def share_no_memory(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Whether the tensors that are written to share no memory with each other or with other inputs."""
     written = [tensor.untyped_storage().data_ptr() for tensor in changed if tensor.numel()]
     read = {tensor.untyped_storage().data_ptr() for tensor in others if tensor.numel()}
@@ -277,7 +277,7 @@ _FUNCTIONS: dict[str, object] = {
     "real": real,
     "is_contiguous": torch.Tensor.is_contiguous,
     "is_grad_enabled": torch.is_grad_enabled,
-    "apart": apart,
+    "share_no_memory": share_no_memory,
     "is_inference_mode_enabled": torch.is_inference_mode_enabled,
     "get_default_dtype": torch.get_default_dtype,
     "autocast_state": autocast_state,
@@ -296,7 +296,7 @@ def _finder(classes: dict[InputClass, Find]) -> Find:
         key = tuple(_property(kind, column) for column in columns)
         table[key] = (*table.get(key, ()), find)
     texts = [
-        _SURROUNDINGS[j] if i < 0 else _READINGS[str(kinds[0].inputs[i][0])][j].format(a=f"inputs[{i}]")
+        _GLOBAL_STATE[j] if i < 0 else _READINGS[str(kinds[0].inputs[i][0])][j].format(a=f"inputs[{i}]")
         for i, j in columns
     ]
     lines = [
@@ -314,14 +314,14 @@ def _finder(classes: dict[InputClass, Find]) -> Find:
 
 def _property(kind: InputClass, column: tuple[int, int]) -> Hashable:
     position, index = column
-    value: Hashable = kind.around[index] if position < 0 else kind.inputs[position][index]
+    value: Hashable = kind.state[index] if position < 0 else kind.inputs[position][index]
     return value
 
 
 def _columns(kinds: Sequence[InputClass]) -> list[tuple[int, int]]:
     """A minimal set of (position, property) that distinguishes the classes, chosen greedily; position -1: global
     state."""
-    candidates = [(-1, j) for j in range(len(_SURROUNDINGS))]
+    candidates = [(-1, j) for j in range(len(_GLOBAL_STATE))]
     for i, first in enumerate(kinds[0].inputs):
         alike = all(kind.inputs[i][0] == first[0] for kind in kinds)
         readings = _READINGS[str(first[0])] if alike else _READINGS["int"]

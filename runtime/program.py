@@ -164,8 +164,9 @@ def _pairs(x: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(x.resolve_conj())
 
 
-# The plain functions reach the same kernels through a shorter call path than the overload objects.
-_SHORT: dict[str, Callable[..., Any]] = {
+# What a program calls for these targets, instead of looking them up: plain functions, which reach the same kernels by a
+# shorter path than the overload objects, and functions of the runtime, some of which are no operators.
+_DIRECT: dict[str, Callable[..., Any]] = {
     "aten.mm.default": torch.mm,
     "aten.convolution.default": torch.convolution,
     "aten.addmm.default": torch.addmm,
@@ -184,7 +185,8 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "symshape.unravel_positions.default": unravel_positions,
 }
 
-
+# The modules that register operators of ours, by the operator's name. All others (opaque calls) are registered by
+# runtime/opaque_random_call.py and what it imports.
 _DEFINED_BY = {
     **dict.fromkeys(("jagged_attention", "jagged_attention_backward"), "symshape.runtime.jagged_attention"),
     **dict.fromkeys(("pack_convolution_weight", "packed_convolution"), "symshape.runtime.packed_convolutions"),
@@ -193,8 +195,8 @@ _DEFINED_BY = {
 
 def resolve_target(target: str) -> Callable[..., Any]:
     """The callable behind a ``host.call`` target; ``flat.`` before it: all items of its tuples in tuples, in order."""
-    if target in _SHORT:
-        return _SHORT[target]
+    if target in _DIRECT:
+        return _DIRECT[target]
     kind, _, rest = target.partition(".")
     if kind == "flat":
         nested = resolve_target(rest)

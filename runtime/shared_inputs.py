@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from symshape.runtime.entries import apart
+from symshape.runtime.entries import share_no_memory
 from symshape.runtime.torch_c import overlap
 
 log = logging.getLogger("symshape.frames")
@@ -62,7 +62,7 @@ def in_eager_mode_if_shared(
 
 def _overlapping(tensors: Sequence[torch.Tensor], written: int) -> Iterator[tuple[int, int]]:
     """The pairs of positions of tensors that overlap, where at least one is of the first ``written``."""
-    if apart(tensors[:written], tensors[written:]):
+    if share_no_memory(tensors[:written], tensors[written:]):
         return
     before: list[tuple[int, int]] = []  # ends and positions: those that may reach into the next one
     for start, end, i in sorted((*_range(one), i) for i, one in enumerate(tensors)):

@@ -25,7 +25,15 @@ from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
 from symshape.dialects.accessors import main_functions
 from symshape.dialects.verify import verify
-from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
+from symshape.errors import (
+    CompileError,
+    KernelError,
+    KernelFailure,
+    OptionError,
+    StepFailure,
+    SymshapeError,
+    joined_steps,
+)
 from symshape.fallbacks import Attempt, next_attempt, warn_of_fallbacks, write_graph
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
@@ -237,16 +245,16 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         with timed("program", timings), _replayable("program", "program", module, options):
             text = emit_program(functions, kernels.callees)
     program = Program(
-        text.source,
-        text.targets,
-        text.checks,
-        start.constants,
-        start.device,
-        target == "cpu",
-        text.user_lines,
-        len(text.launches) + len(text.calls),
-        text.uncaptured,
-        text.segments,
+        source=text.source,
+        targets=text.targets,
+        checks=text.checks,
+        constants=start.constants,
+        device=start.device,
+        pointers=target == "cpu",
+        user_lines=text.user_lines,
+        launches=len(text.launches) + len(text.calls),
+        uncaptured=text.uncaptured,
+        segments=text.segments,
     )
     _fill(report, text, kernels, options.cpu)
     return Built(program, kernels, text, report, module)
@@ -362,15 +370,14 @@ def _importing(gm: torch.fx.GraphModule, options: Options) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = error.what if isinstance(error, SymshapeError) else f"{type(error).__name__}: {error}"
-        where = error.where if isinstance(error, SymshapeError) else ""
+        cause = _as_ours(error)
         file = write_graph(gm, "import-graph", error, _folder(options))
         raise StepFailure(
-            f"the graph cannot be imported: {what}",
+            f"the graph cannot be imported: {cause.what}",
             step="import-graph",
-            where=where,
+            where=cause.where,
             command=f"cat {file}",
-            next_step=f"the graph is in {file}",
+            next_step=joined_steps(cause.next_step, f"the graph is in {file}"),
         ) from error
 
 
@@ -383,9 +390,7 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
         file = write_ir(module, stage, _folder(options))
         level = [f"--cpu={options.cpu}"] if to == "cpu" else []
         command = shlex.join(["symshape-translate", str(file), "--from-stage=planned", f"--to={to}", *level])
-        cause = error if isinstance(error, SymshapeError) else CompileError(f"{type(error).__name__}: {error}")
-        steps = [cause.next_step] if cause.next_step else []
-        steps.append(f"the IR is in {file}; replay it with\n    {command}")
+        cause = _as_ours(error)
         kind = KernelFailure if isinstance(error, KernelError) else StepFailure
         step, operations = (error.step, error.operations) if isinstance(error, StepFailure) else (stage, ())
         raise kind(
@@ -394,8 +399,13 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
             operations=operations,
             command=command,
             where=cause.where,
-            next_step="; ".join(steps),
+            next_step=joined_steps(cause.next_step, f"the IR is in {file}; replay it with\n    {command}"),
         ) from error
+
+
+def _as_ours(error: Exception) -> SymshapeError:
+    """The error, or one of ours with its type and text. Whoever raises it says what to do next."""
+    return error if isinstance(error, SymshapeError) else CompileError(f"{type(error).__name__}: {error}")
 
 
 def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet, cpu: str) -> None:

@@ -1,4 +1,4 @@
-"""All error classes. Each says what is wrong, where (op and user line), and what to do next."""
+"""All error classes. Each says what is wrong, where (op and user line) and what to do next; ``make lint`` checks it."""
 
 from __future__ import annotations
 
@@ -115,6 +115,11 @@ class FallbackWarning(UserWarning):
 
 class CacheError(SymshapeError, RuntimeError):
     """The cache on disk cannot be used, or something cannot be kept in it."""
+
+
+def joined_steps(*steps: str) -> str:
+    """Several next steps as one; empty ones are left out."""
+    return "; ".join(filter(None, steps))
 
 
 def with_text(location: str) -> str:

@@ -48,9 +48,9 @@ from symshape.garbage import collected_later
 from symshape.graphs import FurtherGraph, further_graph, log_further_graph
 from symshape.live_line import compiling
 from symshape.policy import SpecialisationPolicy
+from symshape.pytorch_rules import may_use_pytorch_rules, warn_of_pytorch_rules
 from symshape.specialisation_limits import Limits
 from symshape.stack_room import with_room
-from symshape.usual_rules import may_use_usual_rules, say_usual_rules
 
 
 def compile_with(
@@ -177,8 +177,8 @@ class FrameCompiler(FrameCallback):
             found = users_error(error, before)
             if found is not None:
                 raise found from None
-            if raised_by_patch(error) and may_use_usual_rules(error, self._tracing.strict):
-                return self._traced_by_usual_rules(usual, frame, more, error)
+            if raised_by_patch(error) and may_use_pytorch_rules(error, self._tracing.strict):
+                return self._traced_by_pytorch_rules(usual, frame, more, error)
             _raise_as_eager(error, before)
             raise
 
@@ -190,7 +190,7 @@ class FrameCompiler(FrameCallback):
             names = frozenset(policy.static), frozenset(policy.dynamic)
             return compile_with_decisions(usual, Frame(self._decisions, self._tracing.one_graph, frame, *names))
 
-    def _traced_by_usual_rules(
+    def _traced_by_pytorch_rules(
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
     ) -> Any:
         try:
@@ -198,7 +198,7 @@ class FrameCompiler(FrameCallback):
         except Exception:
             _raise_as_eager(error, None)
             raise error from None
-        say_usual_rules(error)
+        warn_of_pytorch_rules(error)
         return traced
 
     def _limits(self, code: CodeType) -> tuple[Change, ...]:

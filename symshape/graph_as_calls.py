@@ -49,7 +49,10 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str) -> GraphAsC
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
         condition = node.args[0]
         if isinstance(condition, torch.fx.Node) and not condition.all_input_nodes and condition.op != "placeholder":
-            raise CompileError(f"an assertion cannot be checked without compiling the graph: {node.args[1]}")
+            raise CompileError(
+                f"an assertion cannot be checked without compiling the graph: {node.args[1]}",
+                next_step="mend the failure that is its cause; until then call the function without compiling it",
+            )
     fakes = _arguments(gm)
     (output,) = gm.graph.find_nodes(op="output")
     results = [node.meta.get("val") if isinstance(node, torch.fx.Node) else node for node in output.args[0]]
@@ -108,7 +111,8 @@ def _layout_function(
             missing = {name for expr in layout.strides for name in expr.symbols} - known - set(shown)
             if missing:
                 raise CompileError(
-                    f"strides of a result depend on {', '.join(sorted(missing))}, which no result has as a size"
+                    f"strides of a result depend on {', '.join(sorted(missing))}, which no result has as a size",
+                    next_step="return a contiguous tensor, or one that has this size",
                 )
 
     def layouts_now(symbols: dict[str, int], computed: Sequence[Any]) -> list[Wanted | None]:

@@ -22,7 +22,7 @@ _AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 _CAPTURING = ("reduce-overhead", "max-autotune")
 
 
-def _apart(**default: Any) -> Any:
+def _not_in_key(**default: Any) -> Any:
     """An option that is no part of the key of a cache entry: what it changes is in the traced graph, which the key has;
     or it is read when a program is loaded or called; or the key has something else in its place (the text of files, the
     processor). Of all others the key has the value, so that a new option cannot be forgotten there."""
@@ -69,22 +69,22 @@ class Options:
 
     target: str = "auto"
     passes: tuple[str, ...] = ()
-    pass_files: tuple[str, ...] = _apart(default=())
+    pass_files: tuple[str, ...] = _not_in_key(default=())
     disable_passes: tuple[str, ...] = ()
     pass_options: tuple[tuple[str, str], ...] = ()
-    assume: tuple[str, ...] = _apart(default=())
-    debug_dir: str = _apart(default="symshape-debug")
+    assume: tuple[str, ...] = _not_in_key(default=())
+    debug_dir: str = _not_in_key(default="symshape-debug")
     opt_level: int = 0
-    cpu: str = _apart(default_factory=cpu_level.from_environment)
-    autotune: bool = _apart(default=False)
-    cuda_graphs: bool = _apart(default=False)
-    pad_products: bool = _apart(default=True)
+    cpu: str = _not_in_key(default_factory=cpu_level.from_environment)
+    autotune: bool = _not_in_key(default=False)
+    cuda_graphs: bool = _not_in_key(default=False)
+    pad_products: bool = _not_in_key(default=True)
     random: str = "eager"
-    cache: bool = _apart(default=True)
-    strict: bool = _apart(default_factory=knobs.STRICT.read)
-    probe_custom_operators: bool = _apart(default=True)
-    policy: SpecialisationPolicy = _apart(default=SpecialisationPolicy())
-    stage: tuple[tuple[str, str], ...] = _apart(default=())
+    cache: bool = _not_in_key(default=True)
+    strict: bool = _not_in_key(default_factory=knobs.STRICT.read)
+    probe_custom_operators: bool = _not_in_key(default=True)
+    policy: SpecialisationPolicy = _not_in_key(default=SpecialisationPolicy())
+    stage: tuple[tuple[str, str], ...] = _not_in_key(default=())
 
     def in_key(self) -> dict[str, Any]:
         """The options on which a compiled program depends, besides what its traced graph shows."""

@@ -47,7 +47,7 @@ from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import MORE_SETTINGS, Change
 from symshape.options import Options
 from symshape.policy import SpecialisationPolicy
-from symshape.usual_rules import may_use_usual_rules, say_usual_rules
+from symshape.pytorch_rules import may_use_pytorch_rules, warn_of_pytorch_rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,8 +138,8 @@ class _Tracing:
         if users_error(error, self._before) is not None or not (is_internal(error) or raised_by_patch(error)):
             return False
         given = self._frame.given
-        return may_use_usual_rules(error, Options.parse(given.get("options"), given.get("mode")).strict)
+        return may_use_pytorch_rules(error, Options.parse(given.get("options"), given.get("mode")).strict)
 
     def _say(self) -> None:
         if self._failure is not None:
-            say_usual_rules(self._failure)
+            warn_of_pytorch_rules(self._failure)

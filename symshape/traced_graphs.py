@@ -15,7 +15,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.frontend.bridge.aot_autograd import (
     takes_boxed_arguments,
     takes_undefined_gradients,
-    tangent_arguments,
+    tangents_of,
     traced_later,
 )
 from symshape.frontend.bridge.fake_tensors import shape_env_of
@@ -60,7 +60,8 @@ def backward_program(
     """``run`` of a compiled backward graph as AOTAutograd calls it: with undefined tangents, with a batch of tangents,
     or with activations that wait, which they do if ``waits`` (`postpones`)."""
     (output,) = graph.graph.find_nodes(op="output")
-    tangents = tangent_arguments(graph.graph.find_nodes(op="placeholder"))
+    gradients = tangents_of(graph)
+    tangents = [i for i, node in enumerate(graph.graph.find_nodes(op="placeholder")) if node in gradients]
     make = None
     if len(tangents) > 1:
         make = functools.partial(with_room, _pruned_program, graph, options, traced_later())

@@ -36,6 +36,7 @@ from symshape.dialects.accessors import (
     call_target,
     callee_of,
     calls_subgraphs,
+    destinations,
     function_name,
     is_checked,
     is_read,
@@ -155,7 +156,9 @@ class Writer:
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
-                raise CompileError(f"the host program cannot express {op.name}", where=source_line(op.location))
+                hint = "lower it in an earlier pass, or print it by a function of _HANDLERS"
+                what = f"the host program cannot express {op.name}"
+                raise CompileError(what, where=source_line(op.location), next_step=hint)
             if op.name != "func.return":
                 self._free(last.get(position, ()))
         return self._without_unread_symbols(stub)
@@ -172,9 +175,7 @@ class Writer:
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
             if op.name == "host.launch":
-                dests = list(op.operands)[: len(op.operands)]
-                tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
-                for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
+                for result, dest in zip(op.results, destinations(op)):
                     self.alias[dest] = result
                     if dest in self.names:  # an argument that is written to
                         self.names[result] = self.names[dest]
@@ -419,7 +420,11 @@ def _view(w: Writer, op: Any) -> None:
         return  # only a step to another view
     source = w.roots[result]
     if result not in w.sizes.layouts:
-        raise CompileError("a view that is no strided alias reached the host program", where=source_line(op.location))
+        raise CompileError(
+            "a view that is no strided alias reached the host program",
+            where=source_line(op.location),
+            next_step="this is a bug of the passes of stage kernels: such a view is read by a kernel, which copies it",
+        )
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
     offset = w.size(layout.offset - base.offset)
     sizes, strides = w.shape(result)

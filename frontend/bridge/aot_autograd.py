@@ -137,10 +137,17 @@ def partition_after(
     return partition
 
 
+def tangents_of(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
+    """The placeholders of a joint or backward graph for gradients of results: those that PyTorch's partitioner takes
+    for them."""
+    from torch._functorch.partitioners import _is_tangent
+
+    return set(filter(_is_tangent, gm.graph.find_nodes(op="placeholder")))
+
+
 def computes_in_backward(joint: torch.fx.GraphModule) -> bool:
     """Whether a joint graph has nodes of backward; in one without, the gradients are the tangents themselves."""
-    placeholders = joint.graph.find_nodes(op="placeholder")
-    tangents = {placeholders[i] for i in tangent_arguments(placeholders)}
+    tangents = tangents_of(joint)
     return any(
         not tangents.isdisjoint(node.all_input_nodes) or "backward" in node.meta.get("partitioner_tag", "")
         for node in joint.graph.nodes
@@ -156,11 +163,6 @@ def _save_nothing(joint: torch.fx.GraphModule) -> None:
 
 
 _PARAMETER: Final = "symshape_parameter"  # says it of a placeholder
-
-
-def tangent_arguments(placeholders: Sequence[torch.fx.Node]) -> list[int]:
-    """Positions of the tangents among the arguments of a joint or backward graph."""
-    return [i for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
 
 
 def is_recomputed(node: torch.fx.Node) -> bool:

@@ -106,7 +106,7 @@ def _given(placeholder: torch.fx.Node) -> Any:
     return getattr(placeholder.meta.get("grapharg"), "example", None)
 
 
-def sizes_at_hand(graph: Any) -> dict[Any, int]:
+def hints_of_sizes(graph: Any) -> dict[Any, int]:
     """The values at this call of inputs' sizes that are symbols in the trace, by symbol."""
     found: dict[Any, int] = {}
     for node in graph.graph.nodes if graph is not None else ():

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import (
 )
 
 from symshape.frontend.bridge.aot_autograd import partition_after, without_donations
-from symshape.frontend.bridge.errors_at_hand import error_at_hand
+from symshape.frontend.bridge.errors_of_traced_calls import eager_error_of
 from symshape.frontend.bridge.general_shape_env import trace_with_retry
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.leaked_tensors import TracedTensors
@@ -131,7 +131,7 @@ class _UserLines(TorchFunctionMetadataMode):
             else:
                 result = trace_with_retry(self.env, lambda: traced(*args, **kwargs))
         except Exception as error:
-            found = None if is_data_dependent_error(error) else error_at_hand(error, func, args, kwargs)
+            found = None if is_data_dependent_error(error) else eager_error_of(error, func, args, kwargs)
             if found is None:
                 raise
             raise found from error

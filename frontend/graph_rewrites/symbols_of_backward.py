@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import computes_in_backward, mutated_inputs, tangent_arguments
+from symshape.frontend.bridge.aot_autograd import computes_in_backward, mutated_inputs, tangents_of
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.traced_symbols import named_expr
 from symshape.prover.numbers.expr import Expr
@@ -32,7 +32,7 @@ def keep_symbols(joint: torch.fx.GraphModule) -> None:
     rounded: dict[Any, torch.fx.Node] = {}
     arguments: set[Any] = set()
     placeholders = joint.graph.find_nodes(op="placeholder")
-    tangents = [placeholders[i] for i in tangent_arguments(placeholders)]
+    tangents = tangents_of(joint)
     if len(tangents) > 1:  # one that is undefined shows no sizes
         missing |= {symbol for one in tangents for symbol in _symbols(one.meta["val"])}
     for node in _needed(joint.graph):

@@ -22,7 +22,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Node
 
-from symshape.frontend.bridge.aot_autograd import tangent_arguments
+from symshape.frontend.bridge.aot_autograd import tangents_of
 from symshape.frontend.bridge.operators import is_view, schema_of
 from symshape.frontend.bridge.size_nodes import nodes_of_sizes
 from symshape.frontend.bridge.symbolic_sizes import known_equal
@@ -57,7 +57,7 @@ _FILLS: Final = {"scalar_tensor": 0, "full": 1, "full_like": 1, "new_full": 2}  
 def without_gradients(gm: torch.fx.GraphModule, undefined: Collection[int]) -> torch.fx.GraphModule:
     """A copy of a backward graph without the arguments at the positions ``undefined``, which are tangents. A gradient
     that is not computed is None. Nodes need ``meta["val"]``."""
-    copy = torch.fx.GraphModule(gm, _Pruned(gm.graph, undefined).graph)
+    copy = torch.fx.GraphModule(gm, _Pruned(gm, undefined).graph)
     copy.meta = gm.meta
     return copy
 
@@ -65,15 +65,15 @@ def without_gradients(gm: torch.fx.GraphModule, undefined: Collection[int]) -> t
 class _Pruned:
     """``graph``: the copy."""
 
-    def __init__(self, whole: torch.fx.Graph, undefined: Collection[int]) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, undefined: Collection[int]) -> None:
         self.graph = torch.fx.Graph()
         self._copies: dict[Node, Node] = {}  # of nodes that are not undefined
         self._materialised: dict[Node, Node] = {}  # of nodes that are
-        arguments = whole.find_nodes(op="placeholder")
-        self._of_tangents = {arguments[i] for i in tangent_arguments(arguments)}  # what is computed from them is added
+        arguments = gm.graph.find_nodes(op="placeholder")
+        self._of_tangents = tangents_of(gm)  # what is computed from them is added
         self._undefined = {arguments[i] for i in undefined}
         self._zeros = set(self._undefined)  # and constants
-        for node in whole.nodes:
+        for node in gm.graph.nodes:
             self._visit(node)
         self.graph.eliminate_dead_code()
 

@@ -456,7 +456,10 @@ def _import_subgraph_output(importer: Importer, subgraph: Subgraph) -> list[ir.T
         value = importer.values[item] if isinstance(item, torch.fx.Node) else item
         value = importer.sizes.value(value) if type(value) is int else value
         if not isinstance(value, ir.Value):
-            raise CompileError("its function returns what is neither a tensor nor a size")
+            raise CompileError(
+                f"result {position} of its function is neither a tensor nor a size",
+                next_step="return tensors and integers from the functions of a branch or loop",
+            )
         like = subgraph.like[position] if position < len(subgraph.like) else None
         fake = item.meta["val"] if isinstance(item, torch.fx.Node) else item
         returned.append(copied(importer, value, layout_of_copy(importer, fake, like), fake))

@@ -19,8 +19,8 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
 from symshape.errors import with_text
-from symshape.frontend.bridge.dynamo import is_in_try, shape_env_of_output, sizes_at_hand
-from symshape.frontend.bridge.errors_at_hand import error_at_hand
+from symshape.frontend.bridge.dynamo import hints_of_sizes, is_in_try, shape_env_of_output
+from symshape.frontend.bridge.errors_of_traced_calls import eager_error_of
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
@@ -106,30 +106,36 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
                     keep_those_of(result)
                 return result
         except Exception as error:
-            missing = no_fake_rule(error)
-            if missing is not None:
-                break_graph(node, missing.reason, error, missing.hint)
-            if is_gradient(node):
-                break_at_gradient(node, error)
+            _break_where_never_opaque(error, node)
             if not is_data_dependent_error(error):
-                _raise_in_numbers(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
+                _raise_eager_error(error, node, args, kwargs, is_in_try(graph) and not frame.one_graph)
                 raise
             try:
                 if is_in_vmap():
                     raise NotOpaque("vmap has no rule for an opaque call")
                 refuse_to_run(node.target, may_probe())
-                return _mark(node, args, kwargs, sizes_at_hand(graph), env, error)
+                return _mark(node, args, kwargs, hints_of_sizes(graph), env, error)
             except NotOpaque as refused:
                 break_graph(node, f"{refused}; {data_dependent_condition(error)}", error)
 
     return run_node
 
 
-def _raise_in_numbers(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
+def _break_where_never_opaque(error: Exception, node: torch.fx.Node) -> None:
+    """Breaks the graph at a call that cannot be made an opaque one: of an operator without a fake rule that must not be
+    probed, and of a gradient."""
+    missing = no_fake_rule(error)
+    if missing is not None:
+        break_graph(node, missing.reason, error, missing.hint)
+    if is_gradient(node):
+        break_at_gradient(node, error)
+
+
+def _raise_eager_error(error: Exception, node: torch.fx.Node, args: Any, kwargs: Any, may_catch: bool) -> None:
     """A MistakenCall for a node that cannot run, where eager mode has an error for it. Where the function may catch
     that, the graph is broken: Dynamo would not see the error caught."""
     cause = error.__cause__ or error
-    found = error_at_hand(cause, replaced_by(node.target), args, kwargs)
+    found = eager_error_of(cause, replaced_by(node.target), args, kwargs)
     if found is None and isinstance(cause, RefusedCall):
         found = cause.kind(str(cause))
     if found is None:
@@ -246,7 +252,7 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
     try:
-        call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node), error)[0]
+        call = _text(node, args, kwargs, hints_of_sizes(gm), _autocast_at(node), error)[0]
         refuse_shared(node, call)
     except NotOpaque as refused:
         _reanalyse(node, f"{refused}; {data_dependent_condition(error)}", error)

@@ -92,14 +92,14 @@ def create(op: Any, condition: ir.Value) -> Any:
     return ir.Operation.create(op.name, [], [condition], attributes, loc=op.location)
 
 
-def sweep(block: ir.Block) -> None:
-    """Removes unused arithmetic. No Python object may hold its values any more."""
+def erase_unused(block: ir.Block) -> None:
+    """Erases unused arithmetic on sizes. No Python object may hold its values any more."""
     for name, op in reversed(operations_of(block)):
         if name.startswith("arith.") and not is_used(op):
             op.erase()
         else:
             for inner in inner_blocks(name, op):
-                sweep(inner)
+                erase_unused(inner)
 
 
 def is_used(op: Any) -> bool:

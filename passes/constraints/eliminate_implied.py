@@ -13,7 +13,7 @@ from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge
-from symshape.passes.constraints.constraint_ops import Program, branch_condition, programs, sweep
+from symshape.passes.constraints.constraint_ops import Program, branch_condition, erase_unused, programs
 from symshape.passes.constraints.constraint_table import about_sizes, inner_blocks, operations_of, record
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.prover.numbers.condition import Condition
@@ -73,7 +73,7 @@ class EliminateImplied(Pass):
             trusted = state.assumptions()
             state.block(program.block, program.sizes, trusted, trusted.copy())
             if state.changed:
-                sweep(program.block)
+                erase_unused(program.block)
             self.count(context, **state.counts)
             changed |= state.changed
         return changed

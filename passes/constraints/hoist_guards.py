@@ -17,9 +17,9 @@ from symshape.passes.constraints.constraint_ops import (
     Program,
     branch_condition,
     create,
+    erase_unused,
     merge,
     programs,
-    sweep,
 )
 from symshape.passes.constraints.constraint_table import KINDS, about_sizes, inner_blocks, operations_of
 from symshape.passes.framework.base import Pass, PassContext
@@ -77,7 +77,7 @@ class HoistGuards(Pass):
             counts["hoisted"] += mover.move_up()
             counts["merged"] += mover.merge_covered()
             if any(counts.values()):
-                sweep(program.block)
+                erase_unused(program.block)
         self.count(context, **counts)
         return any(counts.values())
 
@@ -165,10 +165,10 @@ class _Mover:
                 if not self.is_safe(condition):
                     nearby.clear()  # what protects it must not go behind it
                 same = nearby.setdefault((op.name, condition.symbols), [])
-                merged += self.meet(same, condition, op)
+                merged += self.merge_or_add(same, condition, op)
         return merged
 
-    def meet(self, others: list[tuple[Condition, Any]], condition: Condition, op: Any) -> bool:
+    def merge_or_add(self, others: list[tuple[Condition, Any]], condition: Condition, op: Any) -> bool:
         """Merges the check with one of the others that covers it or is covered; else it becomes one of them."""
         for other, other_op in others[-_COMPARED:]:
             kept = op if self.covers(condition, other) else other_op if self.covers(other, condition) else None

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge, parts_of
-from symshape.passes.constraints.constraint_ops import Program, programs, sweep
+from symshape.passes.constraints.constraint_ops import Program, erase_unused, programs
 from symshape.passes.constraints.constraint_table import KINDS, inner_blocks, operations_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.expr import Expr
@@ -54,7 +54,7 @@ class ResolveDims(Pass):
             resolver = _Resolver(program)
             resolver.block(program.block, _Scope(Sizes(program.block), program.trusted(), {}))
             if resolver.changed:
-                sweep(program.block)
+                erase_unused(program.block)
             self.count(context, **resolver.counts)
             changed |= resolver.changed
         return changed

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge, parts_of
-from symshape.passes.constraints.constraint_ops import ConditionWriter, Program, create, merge, programs, sweep
+from symshape.passes.constraints.constraint_ops import ConditionWriter, Program, create, erase_unused, merge, programs
 from symshape.passes.constraints.constraint_table import KINDS, about_sizes, inner_blocks, operations_of, record
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.condition import Condition
@@ -59,7 +59,7 @@ class SimplifyConstraints(Pass):
             state = _State(context, program)
             state.block(program.block, ConditionWriter(Sizes(program.block)), {})
             if state.changed:
-                sweep(program.block)
+                erase_unused(program.block)
             self.count(context, **state.counts)
             changed |= state.changed
         return changed

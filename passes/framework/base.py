@@ -23,7 +23,7 @@ from symshape.prover.numbers.condition import Condition
 LOOPS = "loops"
 
 
-def _ignore_requirement(condition: Condition, reason: str) -> None:
+def _refuse_requirement(condition: Condition, reason: str) -> None:
     raise CompileError(
         f"a pass requires `{condition}` of an input: {reason}",
         next_step="compile through a frontend (it ties requirements to the inputs' guards), or disable the pass",
@@ -55,7 +55,7 @@ class PassContext:
     remarks: dict[str, list[Any]] = field(default_factory=dict)
     constraints: list[Any] = field(default_factory=list)
     scratch: dict[str, Any] = field(default_factory=dict)
-    require: Callable[[Condition, str], None] = _ignore_requirement
+    require: Callable[[Condition, str], None] = _refuse_requirement
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ class Pass:
 
 
 def fail(op: ir.Operation | ir.OpView, message: str) -> NoReturn:
-    """Ends the pass with an error at ``op``: its name and source location travel with the message."""
+    """Ends the pass with an error at ``op``: its name and source location travel with the message. What to do next, the
+    command that replays the pass on its IR, is added by the pass manager."""
     op.location.emit_error(f"'{op.operation.name}' op {message}")
     raise CompileError(f"'{op.operation.name}' op {message}", where=source_line(op.location))
 

@@ -15,7 +15,7 @@ from torch_mlir.passmanager import PassManager
 
 from symshape.activity import note
 from symshape.dialects import verify
-from symshape.errors import CompileError, KernelFailure, OptionError, StepFailure, SymshapeError
+from symshape.errors import CompileError, KernelFailure, OptionError, StepFailure, SymshapeError, joined_steps
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.framework.diagnostics import Diagnostic, collect_diagnostics
@@ -158,7 +158,7 @@ def _run_step(
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if not all(verify(op, allow_unregistered=allow_unregistered) for op in _changed(module, step, context)):
-                raise CompileError("it produced invalid IR")
+                raise CompileError("it produced invalid IR")  # the diagnostics say what
         except Exception as error:
             reason = _reason(error, diagnostics)
             dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))
@@ -169,7 +169,7 @@ def _run_step(
                     operations=error.operations,
                     command=command,
                     where=error.where,
-                    next_step=f"{error.next_step}; the IR is in {dump}; replay it with\n    {command}",
+                    next_step=joined_steps(error.next_step, f"the IR is in {dump}; replay it with\n    {command}"),
                 ) from error
             raise PassFailure(step, reason, diagnostics, dump, command) from error
 

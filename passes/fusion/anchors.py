@@ -1,7 +1,7 @@
 """Selects the anchors: values that are materialised. All others float to their readers.
 
 This is the cost model of recomputation: ``_cheap``, with ``CHEAP_WEIGHT``. Which anchors share a kernel is decided by
-``group``, ``siblings`` and ``stacked``.
+``group``, ``siblings`` and ``merge_readers``.
 """
 
 from __future__ import annotations

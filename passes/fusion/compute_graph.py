@@ -117,7 +117,9 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
-    symbol_tensors: dict[str, list[ir.Value]] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    symbol_tensors: dict[str, list[ir.Value]] = field(
+        default_factory=dict
+    )  # data-dependent size -> what it is read from
     reads_numbers: bool = False  # whether main reads numbers from tensors
     called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
@@ -163,7 +165,9 @@ def read_graph(block: ir.Block) -> Graph:
             last[kind] = op
     for op in operations:
         name = op.name
-        graph.reads_numbers |= any(not isinstance(one.type, ir.RankedTensorType) for one in op.results) and bool(tensors_behind(op.operands))
+        graph.reads_numbers |= any(not isinstance(one.type, ir.RankedTensorType) for one in op.results) and bool(
+            tensors_behind(op.operands)
+        )
         if name == "symshape.view":
             _read_view(graph, op)
         elif name in ("tensor.empty", "tensor.splat"):

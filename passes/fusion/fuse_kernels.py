@@ -21,9 +21,9 @@ from symshape.passes.fusion.group import Group, Grouping, place
 from symshape.passes.fusion.kernel_plan import KernelPlan, Step, plan_kernel
 from symshape.passes.fusion.kernel_sizes import KernelSizes, kernel_sizes, likeness, numbers_of
 from symshape.passes.fusion.kernel_writer import KernelWriter
+from symshape.passes.fusion.merge_readers import merge_with_readers
 from symshape.passes.fusion.siblings import Siblings
 from symshape.passes.fusion.sort import sort_block
-from symshape.passes.fusion.stacked import merge_with_readers
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts

@@ -4,7 +4,7 @@ Anchors are the values that must exist: reductions, scans, values that a library
 values that are too expensive to recompute in each reader. All other values float: each kernel that reads one computes
 it where it needs it. A group is a set of anchors over one iteration space. An anchor joins a group if its own space is
 that space (proven), if it reads members only at the current point, and if the graph of groups stays acyclic.
-``siblings`` and ``stacked`` merge groups afterwards.
+``siblings`` and ``merge_readers`` merge groups afterwards.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from symshape.passes.fusion import trampoline
 from symshape.passes.fusion.align import invert
 from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, numbers_behind, outer_sizes
-from symshape.passes.fusion.deep_calls import Deep, returned
 from symshape.passes.fusion.order import Order
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
@@ -88,7 +88,7 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
     found: dict[tuple[ir.Value, Map], Access] = {}
     visited: set[tuple[Compute, Map]] = set()
 
-    def visit(current: Compute, map_: Map, conditions: Map) -> Deep[None]:
+    def visit(current: Compute, map_: Map, conditions: Map) -> trampoline.Recursive[None]:
         if (current, map_) in visited:
             return
         visited.add((current, map_))
@@ -104,7 +104,7 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
         for value in current.captured:
             found.setdefault((value, ()), Access(value, ()))
 
-    returned(visit(node, tuple(dim_symbols("d", len(node.sizes))), ()))
+    trampoline.run(visit(node, tuple(dim_symbols("d", len(node.sizes))), ()))
     if grouping.graph.reads_numbers:
         grouping.sources[node] = _symbol_tensors(grouping.graph, {current for current, _ in visited})
     return list(found.values())

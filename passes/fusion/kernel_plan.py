@@ -8,8 +8,8 @@ from torch_mlir import ir
 
 from symshape.dialects.locations import source_line
 from symshape.errors import CompileError
+from symshape.passes.fusion import trampoline
 from symshape.passes.fusion.compute_graph import Compute
-from symshape.passes.fusion.deep_calls import Deep, returned
 from symshape.passes.fusion.group import Group, Grouping, result_placement
 from symshape.prover.numbers.expr import Expr, has_functions
 from symshape.prover.numbers.facts import Facts
@@ -90,7 +90,7 @@ class _Planner:
     def store(self, value: ir.Value) -> None:
         node = self.grouping.graph.producer[value]
         map_ = self._placed(node)
-        item = returned(self.step(node, map_, ()))
+        item = trampoline.run(self.step(node, map_, ()))
         result = tuple(map_[i] for i in node.result_dims)
         self.plan.stores.append(Store(self.position(item, node, value), value, result, self._is_row(result, node)))
 
@@ -106,7 +106,7 @@ class _Planner:
             return False
         return all(self.reduced_names.isdisjoint(e.symbols) for e in map_)
 
-    def value(self, value: ir.Value, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> Deep[Ref]:
+    def value(self, value: ir.Value, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> trampoline.Recursive[Ref]:
         """The position of a value read at ``map_``: computed here if it is a member or floats, else loaded."""
         grouping = self.grouping
         node = grouping.graph.producer.get(value)
@@ -116,7 +116,9 @@ class _Planner:
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if not self._same(placed, simple):
                 raise CompileError(
-                    "a kernel reads a value of its own at another point", where=source_line(node.op.location)
+                    "a kernel reads a value of its own at another point",
+                    where=source_line(node.op.location),
+                    next_step="this is a bug of the grouping (passes/fusion/group.py): the two are no group",
                 )
             return self.position((yield self.step(node, self._placed(node), ())), node, value)
         if node is not None and node not in grouping.anchors:
@@ -137,7 +139,7 @@ class _Planner:
             self.loads[key] = len(self.plan.items) - 1
         return self.loads[key]
 
-    def step(self, node: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> Deep[int]:
+    def step(self, node: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> trampoline.Recursive[int]:
         simple = tuple(self.simplify(e) for e in map_)
         key = (node, simple, conditions)
         if key in self.steps:

@@ -91,7 +91,11 @@ class _Body:
         self, op: Any, operands: list[ir.Value], location: ir.Location, values: dict[ir.Value, ir.Value]
     ) -> None:
         if op.regions:
-            raise CompileError(f"{op.name} has a body, which cannot be inlined", where=source_line(op.location))
+            raise CompileError(
+                f"{op.name} has a body, which cannot be inlined",
+                where=source_line(op.location),
+                next_step="run fuse-kernels before, which outlines such operations",
+            )
         kinds = [result.type for result in op.results]
         clone = ir.Operation.create(op.name, kinds, operands, dict(op.attributes.items()), loc=location)
         values.update(zip(op.results, clone.results))

@@ -238,7 +238,7 @@ class _Points:
             raise _Kept("its function reduces slices")
         elif node.raises or node.captured:
             raise _Kept("its function may raise an error")
-        elif _has_index(node) and access.map != tuple(dim_symbols("d", len(node.sizes))):
+        elif node.has_index and access.map != tuple(dim_symbols("d", len(node.sizes))):
             raise _Kept("its function moves values computed from positions")
         elif (node, access.map) not in self._checked:
             self._checked[node, access.map] = None
@@ -323,10 +323,6 @@ class _Points:
             yielded = _cloned(body, outer | dict(zip(body.arguments, given)))
             values |= {(result, access.map): value for result, value in zip(node.results, yielded, strict=True)}
         return values[key]
-
-
-def _has_index(node: Compute) -> bool:
-    return any(view.operation.name == "linalg.index" for view in node.op.regions[0].blocks[0].operations)
 
 
 def _cloned(body: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:

@@ -56,9 +56,9 @@ TABLES = (
     "strided",
     "compact_reads",
 )
-# Results that jump: eager mode takes one side by the number that it has stored, and so do kernels, for which a half
-# type's rounding is not left out before them. Whatever gives integers or bools jumps too.
-JUMPING = frozenset(
+# Discontinuous functions: eager mode takes one side of the step by the number that it has stored. So kernels round an
+# operand of a half type before these, which they leave out elsewhere. Results that are integers or bools count too.
+DISCONTINUOUS = frozenset(
     {
         "ceil",
         "floor",
@@ -74,7 +74,7 @@ JUMPING = frozenset(
         "trunc",
     }
 )
-JUMPING_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
+DISCONTINUOUS_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
 
 
 def rules_of(table: str) -> Mapping[str, Callable[..., Any]]:
@@ -218,7 +218,7 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
     with ir.InsertionPoint(op), op.location:
         operands = [_operand(builder, v, binds) for v in op.operands]
         builder.results = [_result(builder, r, binds) for r in op.results]
-        builder.decides = _jumps(call_target(op), builder.results)
+        builder.is_discontinuous = _is_discontinuous(call_target(op), builder.results)
         builder.addresses = addresses_read(builder, op.results[0]) if call_target(op) in COPYING else []
         args, kwargs = instantiate(call_arguments(op), operands)
         outcome = rule(builder, *args, **kwargs)
@@ -227,7 +227,7 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
             raise Unsupported("a result is not produced")
         if call_target(op) not in ALIASING:
             values = tuple(
-                value if _is_handed_on(builder, value, op, result, binds) else _fresh(builder, value, binds)
+                value if _may_be_result(builder, value, op, result, binds) else _unaliased(builder, value, binds)
                 for value, result in zip(values, op.results)
             )
     for result, value in zip(list(op.results), values):
@@ -238,24 +238,24 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
     op.erase()
 
 
-def _jumps(target: str, results: Sequence[Result]) -> bool:
-    if target in JUMPING_OVERLOADS or target.split(".")[1] in JUMPING:
+def _is_discontinuous(target: str, results: Sequence[Result]) -> bool:
+    if target in DISCONTINUOUS_OVERLOADS or target.split(".")[1] in DISCONTINUOUS:
         return True
     if target == "aten.signbit.default":  # the one question that rounding leaves as it was
         return False
     return not all(is_float(result.dtype) for result in results)
 
 
-def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:
-    """The result of an op that does not alias its operand: copied if it is the operand or a view of it."""
+def _unaliased(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:
+    """A value as the result of an op that does not alias its operands: copied if it is one, or a view of one."""
     is_view = not isinstance(value.value.owner, ir.Block) and value.value.owner.name == "symshape.view"
     if is_view or value.value in binds:
         return builder.pointwise(value.sizes, value.dtype, [value], lambda v: v)
     return value
 
 
-def _is_handed_on(builder: Builder, value: Tensor, op: Any, result: ir.Value, binds: dict[ir.Value, Any]) -> bool:
-    """Whether a result may be an operand: memory of its own, laid out like the result, that nothing else reads. The
+def _may_be_result(builder: Builder, value: Tensor, op: Any, result: ir.Value, binds: dict[ir.Value, Any]) -> bool:
+    """Whether an operand may be the result as it is: memory of its own, laid out like it, that nothing else reads. The
     rows that are written to a slice of everything (``cache[:, i] = row``) are all of the tensor."""
     owner = value.value.owner
     if isinstance(owner, ir.Block) or not (owner.name == "linalg.generic" or is_fresh(owner)):

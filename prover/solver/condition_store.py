@@ -14,10 +14,10 @@ from symshape.errors import ContradictionError, SymshapeError
 from symshape.prover.numbers.atoms import natural_key
 from symshape.prover.numbers.condition import Condition, at_least, equals, negation
 from symshape.prover.numbers.decided import decided, facts_from, has_common_factor, without_factors
+from symshape.prover.numbers.evaluate import holds_everywhere, value_of
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
 from symshape.prover.numbers.merge import Merged
-from symshape.prover.numbers.truth import holds_everywhere, value_of
 from symshape.prover.solver.minimise import Minimiser
 from symshape.prover.solver.presburger import Limits, Presburger
 from symshape.prover.solver.proof import Fact, Proof, Reason

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.merge import Merged, merge
-from symshape.prover.solver.nearby import moved, moved_widely, one_moved, some_moved
+from symshape.prover.solver.local_search import moved, moved_widely, one_moved, some_moved
 from symshape.prover.solver.presburger import Budget, Presburger
 from symshape.prover.solver.proof import Fact
 from symshape.prover.solver.search import Outcome, Point, solve

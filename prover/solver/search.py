@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.decided import decided, facts_from
+from symshape.prover.numbers.evaluate import holds_everywhere
 from symshape.prover.numbers.expr import Expr
-from symshape.prover.numbers.truth import holds_everywhere
 from symshape.prover.solver.encode import Clause, Problem, Row, is_linear
 from symshape.prover.solver.envelopes import envelopes, row_products
 from symshape.prover.solver.presburger import Budget, OutOfBudget, Presburger

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from symshape.prover.numbers.atoms import Symbol
 from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.evaluate import value_of
 from symshape.prover.numbers.expr import Expr
-from symshape.prover.numbers.truth import value_of
 from symshape.prover.solver.eliminate import solution
 from symshape.prover.solver.proof import Fact
 from symshape.prover.solver.search import Point

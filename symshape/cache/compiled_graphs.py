@@ -127,17 +127,25 @@ def _compiled_or_reused(
     except Exception as error:  # whatever a graph has in it, it can still be compiled
         if options.strict and not isinstance(error, CacheError):
             raise
-        reason = error.what if isinstance(error, CacheError) else f"{type(error).__name__}: {error}"
-        log.info("%s graph: not cached: %s", kind, reason)
+        outcome = _not_cached(error)
+        log.info("%s graph: %s", kind, outcome)
         compiled = _compile(gm, options, kind, keep_stages)
-        compiled.report.cache = f"not cached: {reason}"
+        compiled.report.cache = outcome
         return compiled
     loaded = None if keep_stages or is_recording() else _load(cache, key, graph, gm, env, options, started)
     log.info("%s graph %s: %s", kind, key[:12], "hit" if loaded else "miss")
     return loaded or _compile_and_store(cache, key, graph, gm, env, options, kind, keep_stages)
 
 
-def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
+def _not_cached(error: Exception) -> str:
+    """The outcome in the report where a graph cannot be kept: why, where, and what to do about it."""
+    if not isinstance(error, CacheError):
+        return f"not cached: {type(error).__name__}: {error}"
+    where = f" ({error.where})" if error.where else ""
+    return f"not cached: {error.what}{where}; {error.next_step}"
+
+
+def has_program(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
     """Whether there is a program."""
     return hasattr(compiled, "program")
 
@@ -157,10 +165,16 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
     (versions, options, passes, processor). CacheError for passes that no file of the options defines, and if our own
     code cannot be read."""
     if not _IMPORTED:
-        raise CacheError("symshape's own files cannot be read, so that versions of its code cannot be told apart")
+        raise CacheError(
+            "symshape's own files cannot be read, so that versions of its code cannot be told apart",
+            next_step="install it where this user can read its files",
+        )
     for element in options.passes:
         if not registry.is_from(element, options.pass_files):
-            raise CacheError(f"the pass {element} is defined outside of pass_files")
+            raise CacheError(
+                f"the pass {element} is defined outside of pass_files",
+                next_step="name its file in options={'pass_files': [...]}",
+            )
     parts = {
         "graph": graph.digest,
         "kind": kind,
@@ -227,17 +241,23 @@ def _compile_and_store(
     before = guard_counts(env)
     compiled = _compile(gm, options, kind, keep_stages)
     report = compiled.report
-    if not is_whole(compiled) or report.fallbacks:
+    if not has_program(compiled) or report.fallbacks:
         report.cache = "not cached: it was not compiled whole"
         return compiled
     try:
         if own_digest() != _IMPORTED:
-            raise CacheError("the files of symshape have changed since this process imported them")
+            raise CacheError(
+                "the files of symshape have changed since this process imported them",
+                next_step="start the process anew",
+            )
         if not compiled.requirements and guard_counts(env) != before:
-            raise CacheError("the compile changed the ShapeEnv in a way that cannot be repeated")
+            raise CacheError(
+                "the compile changed the ShapeEnv in a way that cannot be repeated",
+                next_step="a pass that needs a condition asks for it by PassContext.require, which an entry keeps",
+            )
         sections = _sections(compiled, graph, gm)
     except CacheError as error:
-        report.cache = f"not cached: {error.what}" + (f" ({error.where})" if error.where else "")
+        report.cache = _not_cached(error)
     else:
         report.cache = "stored" if cache.put(key, sections) else "not cached: no room on disk"
     log.info("%s graph %s: %s", kind, key[:12], report.cache)
@@ -302,7 +322,10 @@ def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:
 def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
     missing = condition.symbols - set(names)
     if missing:
-        raise CacheError(f"`{condition}` is required, and {', '.join(sorted(missing))} is no symbol of the graph")
+        raise CacheError(
+            f"`{condition}` is required, and {', '.join(sorted(missing))} is no symbol of the graph",
+            next_step="state a requirement over sizes of the graph's inputs",
+        )
     return condition.substitute({name: Expr.symbol(names[name]) for name in condition.symbols})
 
 

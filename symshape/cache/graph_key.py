@@ -29,6 +29,7 @@ from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import guards_are_ours
 from symshape.runtime.torch_c import user_lines
 
+_NO_TEXT: Final = "a graph with such a value is compiled by each process; _Writer has a text of what can be kept"
 _WORDS: Final = (bool, int, float, complex, str, type(None))
 _NAMED: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -72,7 +73,8 @@ class _Writer:
         elif node.op == "call_function":
             target = self.target(node.target)
         else:
-            raise CacheError(f"a node {node.op} {node.target} is none of a functional graph", where=node.name)
+            what = f"a node {node.op} {node.target} is none of a functional graph"
+            raise CacheError(what, where=node.name, next_step="give graphs as AOTAutograd has traced them")
         known = len(self.symbols)
         value = node.meta.get("val")
         text = f"{target}({self.value(node.args)}, {self.value(node.kwargs)}) -> {self.value(value)}"
@@ -95,7 +97,7 @@ class _Writer:
         if isinstance(found, torch.fx.GraphModule):
             return self.graph(found)
         if not isinstance(found, torch.Tensor):
-            raise CacheError(f"a constant of type {type(found).__name__}", where=path)
+            raise CacheError(f"a constant of type {type(found).__name__}", where=path, next_step=_NO_TEXT)
         return self.tensor(found)
 
     def target(self, target: Any) -> str:
@@ -129,7 +131,8 @@ class _Writer:
             return str(value)
         if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
             return self.target(value)
-        raise CacheError(f"an argument of type {type(value).__module__}.{type(value).__qualname__}")
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise CacheError(f"an argument of type {kind}", next_step=_NO_TEXT)
 
     def tensor(self, value: torch.Tensor) -> str:
         start = f"{type(value).__name__} {value.dtype} {value.device} {self.sizes(value.size())}"
@@ -140,7 +143,7 @@ class _Writer:
         try:
             storage = self.storages.setdefault(storage_of(value), f"m{len(self.storages)}")
         except NotImplementedError as error:
-            raise CacheError(f"a {type(value).__name__} without memory") from error
+            raise CacheError(f"a {type(value).__name__} without memory", next_step=_NO_TEXT) from error
         return f"{start} {self.sizes(value.stride())} {self.sizes((value.storage_offset(),))} {storage}"
 
     def sizes(self, values: Any) -> str:

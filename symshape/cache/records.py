@@ -16,6 +16,7 @@ from typing import Any, Final
 from symshape.errors import CacheError
 from symshape.prover.numbers.expr import Expr, Symbol, maximum, minimum, product
 
+_OTHER_VERSION: Final = "another version has written it: symshape cache clear"
 _PACKAGE: Final = "symshape."
 _SCALARS: Final = (bool, int, float, str, type(None))
 
@@ -51,7 +52,8 @@ def _encode(value: Any, path: str) -> Any:
     if hasattr(cls, "__dataclass_fields__") and cls.__module__.startswith(_PACKAGE):
         fields = [_encode(getattr(value, name), f"{path}.{name}") for name in _fields(cls)]
         return {f"{cls.__module__}:{cls.__qualname__}": fields}
-    raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=path)
+    hint = "keep numbers, texts, bytes, tuples, lists, mappings, Expr and dataclasses of symshape"
+    raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=path, next_step=hint)
 
 
 def _decode(value: Any) -> Any:
@@ -66,7 +68,8 @@ def _decode(value: Any) -> Any:
     cls = _class(kind)
     names = _fields(cls)
     if len(names) != len(content):
-        raise CacheError(f"a record of {kind} has {len(content)} fields, the class has {len(names)}")
+        what = f"a record of {kind} has {len(content)} fields, the class has {len(names)}"
+        raise CacheError(what, next_step=_OTHER_VERSION)
     return cls(**{name: _decode(item) for name, item in zip(names, content)})
 
 
@@ -87,10 +90,10 @@ def _fields(cls: Any) -> tuple[str, ...]:
 def _class(name: str) -> Any:
     module, _, path = name.partition(":")
     if not module.startswith(_PACKAGE):
-        raise CacheError(f"a record of {name}, which is not of this package")
+        raise CacheError(f"a record of {name}, which is not of this package", next_step=_OTHER_VERSION)
     cls = functools.reduce(getattr, path.split("."), importlib.import_module(module))
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise CacheError(f"a record of {name}, which is no dataclass")
+        raise CacheError(f"a record of {name}, which is no dataclass", next_step=_OTHER_VERSION)
     return cls
 
 

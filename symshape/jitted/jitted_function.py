@@ -40,7 +40,7 @@ from symshape.options import Options, require_mapping
 from symshape.policy import require_known
 from symshape.runtime.checks import holds
 from symshape.runtime.eager_errors import NoError, copy_of_input, error_instead
-from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
+from symshape.runtime.entries import Entry, GuardTree, InputClass, share_no_memory, stand_in
 from symshape.tools.report import GraphReport
 
 DEFAULT_ENTRY_LIMIT = 64
@@ -342,7 +342,7 @@ class JitFunction:
                 )
         changed = [values[i] for i in entry.changed]
         others = [v for i, v in enumerate(values) if isinstance(v, torch.Tensor) and i not in entry.changed]
-        if not apart(changed, others):
+        if not share_no_memory(changed, others):
             names = ", ".join(one.name for one in written)
             raise SymshapeError(
                 f"{self.name} changes {names or 'a buffer'}, and another input is in the same memory",

@@ -41,7 +41,7 @@ from symshape.frontend.patches.registry import in_force, splitting
 from symshape.garbage import collected_later
 from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input
-from symshape.jitted.kept_sizes import reject_kept_sizes
+from symshape.jitted.leaked_sizes import reject_leaked_sizes
 from symshape.jitted.nested_tensors import results_apart
 from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
@@ -166,7 +166,7 @@ def _traced(call: Call, options: Options, scope: Scope) -> Traced:
             _assume(trace, call, fakes)
             traced = with_room(_compile, call, options, scope, trace, state, fakes)
             _reject_leaks(trace)
-            reject_kept_sizes(call.fn, call.holder)
+            reject_leaked_sizes(call.fn, call.holder)
             return traced
         except SymshapeError:
             raise
@@ -512,57 +512,57 @@ def _replaced(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _explained(error: Exception, trace: Trace) -> Exception:
     """Converts an error of a trace to one that a user can act on. Errors of the function itself are unchanged."""
-    missing = no_fake_rule(error)
-    if missing is not None:
-        next_step = missing.hint or "symshape.compile breaks the graph there"
-        return CompileError(str(missing).partition(";")[0], where=with_text(user_line(error)), next_step=next_step)
-    operator_met = operator_without_rule(error)
-    if users_operator(operator_met) is not None:
-        return CompileError(
-            f"eager mode differentiates what the kernel of {operator_met} calls, and the trace would lose its gradient",
-            where=with_text(user_line(error)),
-            next_step="register a formula (torch.library.register_autograd), or use symshape.compile",
-        )
-    if operator_met is not None:
-        return CompileError(
-            f"PyTorch has no rule for what {operator_met} returns for symbolic sizes",
-            where=with_text(user_line(error)),
-            next_step="symshape.compile calls it as one operator, or breaks the graph there",
-        )
-    if depends_on_values(error):
-        wants_number = "specialized integer" in str(error)
-        instead = "x.item(), which may be unknown, for int(x)" if wants_number else "it with torch.where or torch.cond"
-        return CompileError(
-            f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
-            where=with_text(user_line(error)),
-            next_step=f"symshape.compile breaks the graph there; or write {instead}",
-        )
-    if isinstance(error, TypeError) and "must be bool, not SymBool" in str(error):
-        return CompileError(  # C++ reads arguments before any mode sees the call
-            f"a comparison of sizes is given where C++ takes a truth value: {str(error).splitlines()[0]}",
-            where=with_text(user_line(error)),
-            next_step="write bool(...) of the comparison, which makes it a guard",
-        )
-    if met_symbols(error):
-        return CompileError(
-            f"PyTorch cannot run this call with symbolic sizes: {str(error).splitlines()[0]}",
-            where=with_text(user_line(error)),
-            next_step="symshape.compile breaks the graph there",
-        )
-    if calls_backward(error):
-        return CompileError(
-            "backward() adds to the `grad` of parameters, which are no results of the function",
-            where=with_text(user_line(error)),
-            next_step="call it on what the function returns, use torch.autograd.grad, or use symshape.compile",
-        )
-    if changes_leaf(error):
-        return CompileError(
-            f"requires_grad of a parameter or an argument cannot be changed in the function: {error}",
-            where=with_text(user_line(error)),
-            next_step="change it before the call, or use symshape.compile",
-        )
+    said = _what_and_next(error)
+    if said is not None:
+        what, next_step = said
+        return CompileError(what, where=with_text(user_line(error)), next_step=next_step)
     failed = failed_check(error) if type(error) is RuntimeError else None
     if failed is None:
         return error
     expr, location = failed
     return constraint_error(trace.env, expr, str(error), location) or error
+
+
+def _what_and_next(error: Exception) -> tuple[str, str] | None:
+    """What a trace cannot do, and what to do instead; None for other errors."""
+    first_line = str(error).partition("\n")[0]
+    missing = no_fake_rule(error)
+    if missing is not None:
+        return str(missing).partition(";")[0], missing.hint or "symshape.compile breaks the graph there"
+    operator_met = operator_without_rule(error)
+    if users_operator(operator_met) is not None:
+        return (
+            f"eager mode differentiates what the kernel of {operator_met} calls, and the trace would lose its gradient",
+            "register a formula (torch.library.register_autograd), or use symshape.compile",
+        )
+    if operator_met is not None:
+        return (
+            f"PyTorch has no rule for what {operator_met} returns for symbolic sizes",
+            "symshape.compile calls it as one operator, or breaks the graph there",
+        )
+    if depends_on_values(error):
+        wants_number = "specialized integer" in str(error)
+        instead = "x.item(), which may be unknown, for int(x)" if wants_number else "it with torch.where or torch.cond"
+        return (
+            f"a value of a tensor decides what the function does: {first_line}",
+            f"symshape.compile breaks the graph there; or write {instead}",
+        )
+    if isinstance(error, TypeError) and "must be bool, not SymBool" in str(error):
+        return (  # C++ reads arguments before any mode sees the call
+            f"a comparison of sizes is given where C++ takes a truth value: {first_line}",
+            "write bool(...) of the comparison, which makes it a guard",
+        )
+    if met_symbols(error):
+        what = f"PyTorch cannot run this call with symbolic sizes: {first_line}"
+        return what, "symshape.compile breaks the graph there"
+    if calls_backward(error):
+        return (
+            "backward() adds to the `grad` of parameters, which are no results of the function",
+            "call it on what the function returns, use torch.autograd.grad, or use symshape.compile",
+        )
+    if changes_leaf(error):
+        return (
+            f"requires_grad of a parameter or an argument cannot be changed in the function: {error}",
+            "change it before the call, or use symshape.compile",
+        )
+    return None

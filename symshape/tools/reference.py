@@ -61,13 +61,12 @@ def pages(*names: str) -> dict[str, str]:
 def _ops() -> Iterable[str]:
     from symshape import dialects
 
-    classes = [getattr(dialects, name) for name in dialects.__all__]
-    ops = sorted((cls for cls in classes if hasattr(cls, "OPERATION_NAME")), key=_line)
+    ops = sorted(dialects.OPS.values(), key=_line)
     yield from _head("Operations", "dialects/")
     yield "The ops of the dialects `symshape` and `host`, in generic assembly. Sizes are `index` values, and arithmetic"
     yield "on them is `arith`; unsigned bytes are `ui8` in tensor types, booleans `i1`. `dialects/short_form.py` says"
     yield "how a short form is written: `$name` is an attribute, `%name` an operand, what is in braces may be left out."
-    for module in sorted({cls.__module__ for cls in ops}, key=_OP_FILES.index):
+    for module in sorted({cls.__module__ for cls in ops}, key=_op_file_order):
         yield f"\n## {_file_of(module)}\n"
         yield _markdown(sys.modules[module].__doc__ or "")
         for cls in (cls for cls in ops if cls.__module__ == module):
@@ -76,7 +75,13 @@ def _ops() -> Iterable[str]:
             yield from _op_fields(cls)
 
 
-_OP_FILES = [f"symshape.dialects.{name}" for name in ("symbols", "constraints", "host", "kernels", "plans", "buffers")]
+# What an op of another file may be made of comes before it; files that are not named here come last.
+_FIRST_OP_FILES = ("symbols", "constraints", "host", "kernels", "plans")
+
+
+def _op_file_order(module: str) -> tuple[int, str]:
+    name = module.rpartition(".")[2]
+    return _FIRST_OP_FILES.index(name) if name in _FIRST_OP_FILES else len(_FIRST_OP_FILES), name
 
 
 def _line(cls: type) -> int:

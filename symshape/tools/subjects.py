@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,11 +40,20 @@ def find_subject(name: str) -> Callable[[], Subject]:
     if name in zoo.MODELS:
         return lambda: _of_zoo(name)
     found, make = _function(name)
-    return lambda: Subject(name, found, _arguments(name, make()))
+    return lambda: Subject(name, found, _arguments(name, make))
 
 
-def _arguments(name: str, given: Any) -> Sequence[Any]:
-    """The result of ``inputs()``. OptionError unless it is a tuple or list; a tensor would unpack into its rows."""
+def _arguments(name: str, make: Callable[..., Any], size: Sequence[int] = ()) -> Sequence[Any]:
+    """The result of ``inputs(*size)``. OptionError if it takes other numbers, and unless it returns a tuple or list; a
+    tensor would unpack into its rows."""
+    signature = inspect.signature(make)
+    try:
+        signature.bind(*size)
+    except TypeError:
+        given = f"the size {'x'.join(map(str, size))}" if size else "no size"
+        hint = "`symshape sweep` calls inputs(rows, columns) with each size; other commands call inputs()"
+        raise OptionError(f"inputs{signature} of {name} is called with {given}", next_step=hint) from None
+    given = make(*size)
     if not isinstance(given, (tuple, list)):
         hint = "it returns a tuple of the function's arguments: (x,)"
         raise OptionError(f"inputs() of {name} returns a {type(given).__name__}", next_step=hint)
@@ -107,7 +117,7 @@ def sized(name: str) -> Sized:
         sizes = tuple(dict.fromkeys((model.first_shapes[0], *model.large_shapes)))
         return Sized(name, model.build(), keywords, sizes)
     found, make = _function(name)
-    return Sized(name, found, lambda size: (_arguments(name, make(*size)), {}))
+    return Sized(name, found, lambda size: (_arguments(name, make, size), {}))
 
 
 def _module(file: str) -> Any:

@@ -80,5 +80,6 @@ def item_size(dtype: str) -> int:
     """Bytes per element; ``dtype`` is an MLIR type as text ("f32", "i1", "complex<f32>", "f8E4M3FN")."""
     bits = re.search(r"\d+", dtype)
     if bits is None:
-        raise KernelError(f"element type {dtype} has no size")
+        hint = "this is a bug: `index` and other types without a width are no elements of tensors"
+        raise KernelError(f"element type {dtype} has no size", next_step=hint)
     return max(1, int(bits.group()) // 8) * (2 if dtype.startswith("complex") else 1)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from symshape.tools.zoo import Kwargs, Model, Shape, Size
+from symshape.tools.zoo import Kwargs, Model, Shape, Size, image_inputs
 
 POSITIONS = 128
 # Ids below this are special: padding, begin, end.
@@ -231,11 +231,6 @@ def _image_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
     return {"pixel_values": torch.randn(shape[0], 3, _IMAGE, _IMAGE, generator=generator)}
 
 
-def _any_image_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
-    batch, height, width = shape
-    return {"pixel_values": torch.randn(batch, 3, height, width, generator=generator)}
-
-
 def _spectrogram_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
     spectrogram = torch.randn(shape[0], _MELS, _FRAMES, generator=generator)
     return {"input_features": spectrogram, "decoder_input_ids": _tokens(shape, generator)}
@@ -276,7 +271,7 @@ _KINDS: dict[str, _Kind] = {
     "image": _Kind(("batch",), _image_inputs, ((2,), (5,), (16,), (9,), (1,)), ((2,), (3,), (1,))),
     "any image": _Kind(
         ("batch", "height", "width"),
-        _any_image_inputs,
+        image_inputs,
         ((2, 32, 32), (5, 64, 48), (8, 96, 96), (3, 72, 40), (1, 32, 64)),
         ((2, 32, 32), (3, 32, 32), (1, 32, 32)),
     ),

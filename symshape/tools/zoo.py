@@ -84,14 +84,14 @@ def _text_pair_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
     return {**encoder, "decoder_input_ids": _tokens((batch, target), generator)}
 
 
-def _image_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
+def image_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
     batch, height, width = shape
     return {"pixel_values": torch.randn(batch, 3, height, width, generator=generator)}
 
 
 def _patch_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
     batch, rows, columns = shape
-    return _image_inputs((batch, rows * PATCH, columns * PATCH), generator)
+    return image_inputs((batch, rows * PATCH, columns * PATCH), generator)
 
 
 def _dimensions(size: Size) -> dict[str, int]:
@@ -327,6 +327,6 @@ MODELS: dict[str, Model] = {
         Model("t5", _PAIR, _t5, _text_pair_inputs, _PAIR_SHAPES, _PAIR_FIRST, _TINY_PAIR),
         Model("llama", _TEXT, _llama, _text_inputs, _TEXT_SHAPES, _TEXT_FIRST, _TINY_TEXT),
         Model("vit", ("batch", "rows", "columns"), _vit, _patch_inputs, _PATCH_SHAPES, _PATCH_FIRST, _TINY_PATCH),
-        Model("resnet", ("batch", "height", "width"), _resnet, _image_inputs, _IMAGE_SHAPES, _IMAGE_FIRST, _TINY_IMAGE),
+        Model("resnet", ("batch", "height", "width"), _resnet, image_inputs, _IMAGE_SHAPES, _IMAGE_FIRST, _TINY_IMAGE),
     )
 }

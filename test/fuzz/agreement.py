@@ -21,7 +21,7 @@ import torch._dynamo.config
 import torch.utils._pytree as pytree
 from source import Source
 
-sys.path.append(str(Path(__file__).parent.parent / "programs"))
+sys.path += [str(Path(__file__).parent.parent / folder) for folder in ("programs", "support")]
 from compare import OtherLayout, assert_same, run, storages, tensors_of  # noqa: E402
 from poison import guarded  # noqa: E402
 

@@ -54,7 +54,6 @@ def program_of(seed: int, focus: str = "") -> Any:
 
 def outcome(seed: int, focus: str = "") -> dict[str, Any]:
     """Generates and checks one program; the line for it."""
-    sys.path.append(str(HERE.parent / "support"))
     from agreement import check
     from interpreted_memory import watched
 

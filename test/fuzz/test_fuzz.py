@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,3 +175,11 @@ def test_layouts_are_free_at_sizes_of_one_alone(
     finding = check(Source.parse(VIEW_AT_TWO_SIZES), "copying", count_graphs=False)
     assert finding is None if at is None else isinstance(finding, Finding) and finding.kind == "layout"
     assert finding is None or (finding.at, finding.whose) == (at, "symshape")
+
+
+@pytest.mark.long
+def test_the_script_finds_its_modules() -> None:
+    """Here pytest's settings find them."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fuzz, agreement, shrink"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

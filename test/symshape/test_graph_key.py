@@ -224,7 +224,7 @@ def test_versions_options_and_the_processor_are_in_the_key(tmp_path: Path, monke
     assert len(set(keys)) == len(keys) and key() == keys[0] == key(debug_dir="elsewhere")
 
 
-def test_every_option_is_in_the_key_or_declared_apart() -> None:
+def test_every_option_is_in_the_key_or_declared_not_to_be() -> None:
     """An option that is added changes the key by itself: an entry of another value of it is never taken."""
     gm = torch.fx.symbolic_trace(lambda x: x)
     other: dict[str, Any] = {

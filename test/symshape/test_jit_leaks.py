@@ -167,7 +167,7 @@ class _Sizes:
     total: Any = 0
 
 
-def _kept_sizes() -> dict[str, Callable[[Tensor], Any]]:
+def _leaked_sizes() -> dict[str, Callable[[Tensor], Any]]:
     found: list[Any] = []
     named: dict[str, Any] = {}
     owner, layer = _Sizes(), nn.Linear(3, 3)
@@ -181,9 +181,9 @@ def _kept_sizes() -> dict[str, Callable[[Tensor], Any]]:
     }
 
 
-@pytest.mark.parametrize("where", _kept_sizes())
+@pytest.mark.parametrize("where", _leaked_sizes())
 def test_a_stored_size_is_an_error(where: str) -> None:
-    keep = _kept_sizes()[where]
+    keep = _leaked_sizes()[where]
 
     def program(x: Tensor) -> Tensor:
         keep(x)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape.frontend.bridge.errors_at_hand import error_at_hand
+from symshape.frontend.bridge.errors_of_traced_calls import eager_error_of
 
 ONES, LONG = torch.ones, torch.zeros(4, dtype=torch.long)
 MISTAKES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -95,8 +95,8 @@ def test_only_functions_of_pytorch_are_run() -> None:
         raise ValueError("the user's")
 
     given = (torch.ones(2),)
-    assert error_at_hand(RuntimeError(), users, given, {}) is None and not calls
-    assert error_at_hand(RuntimeError(), torch.autograd.grad, given * 2, {}) is None
-    assert error_at_hand(RuntimeError(), "backward", given, {}) is None
-    assert error_at_hand(NotImplementedError(), torch.mm, given * 2, {}) is None  # says that there is no rule
-    assert error_at_hand(RuntimeError(), torch.mm, (torch.ones(2, 2),) * 2, {}) is None  # nothing is wrong with it
+    assert eager_error_of(RuntimeError(), users, given, {}) is None and not calls
+    assert eager_error_of(RuntimeError(), torch.autograd.grad, given * 2, {}) is None
+    assert eager_error_of(RuntimeError(), "backward", given, {}) is None
+    assert eager_error_of(NotImplementedError(), torch.mm, given * 2, {}) is None  # says that there is no rule
+    assert eager_error_of(RuntimeError(), torch.mm, (torch.ones(2, 2),) * 2, {}) is None  # nothing is wrong with it

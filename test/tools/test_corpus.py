@@ -17,9 +17,9 @@ import symshape
 from symshape.errors import OptionError
 from symshape.frontend.bridge.asked_questions import questions_of_tracing
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals
+from symshape.prover.numbers.evaluate import value_of
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
-from symshape.prover.numbers.truth import value_of
 from symshape.prover.solver.condition_store import ConditionStore
 from symshape.tools.corpus.condition_text import read
 from symshape.tools.corpus.figures import figures, kind_of, truth_of

@@ -109,6 +109,7 @@ def test_steps_that_took_longest() -> None:
     [
         (["explain", "{model}:number"], "number of {model} cannot be called"),
         (["explain", "{rows}:two_kernels"], "inputs\\(\\) of {rows}:two_kernels returns a Tensor"),
+        (["sweep", "{model}:two_kernels", "opt-level", "0,2", "--sizes", "4x4"], "inputs\\(\\) of .* the size 4x4"),
         (["report", "{model}:two_kernels", "-o", "{folder}/none/page.html"], "there is no folder {folder}/none"),
         (["sweep", "{model}:two_kernels", "opt-level", "0,2", "--plot", "{folder}/none/a.png"], "there is no folder"),
         (["ablate", "{model}:number", "--without", "fuse-kernels"], "number of {model} cannot be called"),

@@ -140,7 +140,8 @@ def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequ
     if reduction.flagged:
         return _combine_flagged(state, operation, type_, left, right, uniform)
     if not operation:
-        raise KernelError(f"CPU kernels cannot reduce {reduction.dtype} by {reduction.combiner!r}")
+        what = f"CPU kernels cannot reduce {reduction.dtype} by {reduction.combiner!r}"
+        raise KernelError(what, next_step="make the reduction a library call")
     if reduction.unsigned:
         operation = _UNSIGNED.get(operation, operation)
     return [state.writer.pure(f"{operation} {left[0]}, {right[0]} : {type_}")]

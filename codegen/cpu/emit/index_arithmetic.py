@@ -140,8 +140,8 @@ def lane_offsets(state: State, strides: dict[str, Expr]) -> str:
     parts = []
     for name, stride in strides.items():
         if stride.as_int() != 0:
-            step, place = state.broadcast(scalar(state, stride), "i64"), state.place(name)
-            parts.append(place if stride.as_int() == 1 else _binary(state, "arith.muli", step, place))
+            step, index = state.broadcast(scalar(state, stride), "i64"), state.lane_index(name)
+            parts.append(index if stride.as_int() == 1 else _binary(state, "arith.muli", step, index))
     return reduce(lambda left, right: _binary(state, "arith.addi", left, right), parts or [state.splat(0, "i64")])
 
 
@@ -157,7 +157,9 @@ def _product(state: State, factors: list[str], outside: Expr) -> str:
 
 def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
     if isinstance(atom, Symbol):
-        return _binary(state, "arith.addi", state.broadcast(state.symbols[atom.name], "i64"), state.place(atom.name))
+        return _binary(
+            state, "arith.addi", state.broadcast(state.symbols[atom.name], "i64"), state.lane_index(atom.name)
+        )
     arguments = [per_lane(state, argument) for argument in atom.args]
     operation = _EXTREMUM.get(atom.kind)
     if operation:

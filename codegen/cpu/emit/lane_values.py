@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symshape.analysis.loops import Instr
-from symshape.codegen.cpu.emit import memory, types
+from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, side_by_side
 from symshape.codegen.cpu.schedule.layout import Layout
@@ -15,7 +15,7 @@ def compute(state: State, layout: Layout, begin: str, end: str) -> Buffers:
     """Buffers with the values at the lanes in [begin, end), which are at most the layout's block."""
     assert layout.work is not None and layout.lane is not None
     work, lane = layout.work, layout.lane
-    buffers = {instr: _new(state, layout.block, instr.dtype) for instr in work.kept}
+    buffers = {instr: state.stack_buffer(layout.block, instr.dtype) for instr in work.kept}
 
     def vector(position: str, _: list[str]) -> list[str]:
         def one(_: int) -> None:
@@ -40,26 +40,17 @@ def reload(state: State, buffers: Buffers, begin: str, position: str) -> Values:
     }
 
 
-def _new(state: State, count: int, dtype: str) -> str:
-    size = state.constant(count, "i64")
-    with state.writer.within(0):
-        text = f"llvm.alloca {size} x {types.memory(dtype)} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr"
-        return state.writer.emit(text)
-
-
 def _at(state: State, buffer: str, begin: str, position: str, dtype: str) -> str:
-    return memory.element(state, buffer, state.writer.pure(f"arith.subi {position}, {begin} : i64"), dtype)
+    return state.element(buffer, state.writer.pure(f"arith.subi {position}, {begin} : i64"), dtype)
 
 
 def _store(state: State, value: Value, address: str) -> None:
-    name, vector = state.lanes(value), state.vector(types.memory(value.dtype))
-    if value.dtype == "i1":
-        name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
-    align = types.size(value.dtype)
+    name = state.in_memory(state.lanes(value), value.dtype, uniform=False)
+    vector, align = state.vector(types.memory(value.dtype)), types.size(value.dtype)
     state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
 
 def _load(state: State, address: str, dtype: str) -> Value:
     vector = state.vector(types.memory(dtype))
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {vector}"
-    return Value(memory.as_register(state, state.writer.emit(text), dtype, vector), dtype, uniform=False)
+    return Value(state.in_register(state.writer.emit(text), dtype, uniform=False), dtype, uniform=False)

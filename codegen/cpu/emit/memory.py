@@ -30,7 +30,7 @@ def _load(state: State, instr: Instr) -> Value:
     scalars, vectors = _conditions(state, instr.mask)
     pointer = state.pointers[instr.arg]
     if stride is not None and stride.as_int() == 0 and not vectors:
-        base = element(state, pointer, scalar(state, instr.address), dtype)
+        base = state.element(pointer, scalar(state, instr.address), dtype)
         return Value(_load_scalar(state, base, dtype, scalars), dtype)
     if instr in state.groups and state.mask is None:
         return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
@@ -48,7 +48,7 @@ def _load(state: State, instr: Instr) -> Value:
     if stride is None:
         addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     else:
-        base = element(state, pointer, scalar(state, instr.address), dtype)
+        base = state.element(pointer, scalar(state, instr.address), dtype)
         step = state.along(state.constant(0, "i64"), scalar(state, stride), "i64")
         addresses = _elements(state, base, step, dtype)
     return Value(_gather(state, addresses, dtype, mask, far=state.kernel.is_scan), dtype, uniform=False)
@@ -84,7 +84,7 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
                 else state.writer.pure(f"arith.muli {index.name}, {state.broadcast(step, 'i64')} : {lanes}")
             )
     some = nonempty(state, instr.arg)
-    first = element(state, state.pointers[instr.arg], base, arg.dtype)
+    first = state.element(state.pointers[instr.arg], base, arg.dtype)
     if not varying and whole.as_int() == 0:
         return Value(_load_scalar(state, first, arg.dtype, some), arg.dtype)
     mask = _all(state, [state.broadcast(some, "i1")] if some else [])
@@ -104,7 +104,7 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
         return Value(gathered(), arg.dtype, uniform=False)
 
     def loaded(start: str, lanes: str | None) -> str:
-        address = element(state, first, start, arg.dtype)
+        address = state.element(first, start, arg.dtype)
         return _load_vector(state, address, arg.dtype, lanes, only_active=lanes is not None and lanes == state.mask)
 
     access = Access(arg.dtype, lambda start: loaded(start, mask), loaded, gathered, some)
@@ -116,17 +116,14 @@ def store(state: State, instr: Instr, value: Value) -> None:
     assert instr.address is not None
     dtype = state.kernel.args[instr.arg].dtype
     pointer = state.pointers[instr.arg]
-    kind, pure = types.memory(dtype), state.writer.pure
-    align = types.size(dtype)
+    kind, align = types.memory(dtype), types.size(dtype)
     if state.lane is None:
-        name = pure(f"arith.extui {value.name} : i1 to i8") if dtype == "i1" else value.name
-        address = element(state, pointer, scalar(state, instr.address), dtype)
+        name = state.in_memory(value.name, dtype, uniform=True)
+        address = state.element(pointer, scalar(state, instr.address), dtype)
         state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
         return
     vector, bools = state.vector(kind), state.vector("i1")
-    name = state.lanes(value)
-    if dtype == "i1":
-        name = pure(f"arith.extui {name} : {bools} to {vector}")
+    name = state.in_memory(state.lanes(value), dtype, uniform=False)
     stride = state.stride(instr.address)
     if stride is not None and stride.as_int() == 1:
         address = _contiguous_address(state, pointer, instr.address, dtype)
@@ -148,14 +145,14 @@ def _picked(state: State, instr: Instr, member: Member) -> str:
     dtype, pure = state.kernel.args[instr.arg].dtype, state.writer.pure
     kind, align = types.memory(dtype), types.size(dtype)
     vector, first = state.vector(kind), scalar(state, instr.address - member.index)
-    base = element(state, state.pointers[instr.arg], first, dtype)
+    base = state.element(state.pointers[instr.arg], first, dtype)
     parts = []
     for k in range(member.stride):
-        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
+        address = state.element(base, state.constant(k * state.width, "i64"), dtype)
         text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
         parts.append(pure(text, at_least=state.writer.depth))
     orders = picked(member.stride, member.index, state.width)
-    return as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+    return state.in_register(_shuffled(state, parts, orders, vector), dtype, uniform=False)
 
 
 def _every(state: State, instr: Instr, stride: int) -> str:
@@ -164,17 +161,17 @@ def _every(state: State, instr: Instr, stride: int) -> str:
     dtype, width = state.kernel.args[instr.arg].dtype, state.width
     kind, align = types.memory(dtype), types.size(dtype)
     vector = state.vector(kind)
-    base = element(state, state.pointers[instr.arg], scalar(state, instr.address), dtype)
+    base = state.element(state.pointers[instr.arg], scalar(state, instr.address), dtype)
     parts = []
     for k in range(stride):
-        address = element(state, base, state.constant(k * width, "i64"), dtype)
+        address = state.element(base, state.constant(k * width, "i64"), dtype)
         text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
         if k == stride - 1:
             wanted = ", ".join("true" if lane <= width - stride else "false" for lane in range(width))
             mask = state.writer.pure(f"arith.constant dense<[{wanted}]> : {state.vector('i1')}")
             text = _masked_load(state, address, mask, dtype)
         parts.append(state.writer.pure(text, at_least=state.writer.depth))
-    return as_register(state, _shuffled(state, parts, picked(stride, 0, width), vector), dtype, vector)
+    return state.in_register(_shuffled(state, parts, picked(stride, 0, width), vector), dtype, uniform=False)
 
 
 def _masked_load(state: State, address: str, mask: str, dtype: str) -> str:
@@ -195,9 +192,9 @@ def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
         return
     parts = [values[k] for k in range(member.stride)]
     del state.waiting[member.group]
-    base = element(state, state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
+    base = state.element(state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
     for k in range(member.stride):
-        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
+        address = state.element(base, state.constant(k * state.width, "i64"), dtype)
         whole = _shuffled(state, parts, spread(member.stride, k, state.width), vector)
         state.writer.effect(f"llvm.store {whole}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
@@ -316,11 +313,6 @@ def _select(state: State, condition: str, pointer: str, otherwise: str) -> str:
     return state.writer.pure(f"llvm.select {condition}, {pointer}, {otherwise} : i1, !llvm.ptr")
 
 
-def element(state: State, pointer: str, offset: str, dtype: str) -> str:
-    kind = types.memory(dtype)
-    return state.writer.pure(f"llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
-
-
 def _elements(state: State, pointer: str, offsets: str, dtype: str) -> str:
     lanes, kind = state.vector("i64"), types.memory(dtype)
     pointers = f"vector<{state.width}x!llvm.ptr>"
@@ -331,9 +323,9 @@ def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -
     """The address of lane 0, as (rest) + lane dim, so that the rest is hoisted out of the vector loop."""
     assert state.lane is not None
     if state.packed is not None:
-        return element(state, pointer, scalar(state, address), dtype)
-    rest = element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
-    return element(state, rest, state.symbols[state.lane], dtype)
+        return state.element(pointer, scalar(state, address), dtype)
+    rest = state.element(pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
+    return state.element(rest, state.symbols[state.lane], dtype)
 
 
 def _of_packed(state: State, instr: Instr, conditions: list[str]) -> Value:
@@ -348,10 +340,10 @@ def _of_packed(state: State, instr: Instr, conditions: list[str]) -> Value:
     strides = state.lane_strides(address)
     if strides is None:
         return Value(gather(), dtype, uniform=False)
-    first = element(state, pointer, scalar(state, address), dtype)
+    first = state.element(pointer, scalar(state, address), dtype)
 
     def read(offset: str, mask: str) -> str:
-        text = _masked_load(state, element(state, first, offset, dtype), mask, dtype)
+        text = _masked_load(state, state.element(first, offset, dtype), mask, dtype)
         return state.writer.pure(text, at_least=state.writer.depth)
 
     found = packed_rows.permuted(state, strides, dtype, conditions, read, gather)
@@ -377,11 +369,11 @@ def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str |
     """Loads lanes at descending addresses: a vector that ends with lane 0, reversed."""
     assert state.lane is not None
     lane, pure, last = Expr.symbol(state.lane), state.writer.pure, state.width - 1
-    rest = element(state, pointer, scalar(state, address + lane - last), dtype)
+    rest = state.element(pointer, scalar(state, address + lane - last), dtype)
     back = pure(f"arith.subi {state.constant(0, 'i64')}, {state.symbols[state.lane]} : i64")
     kind, bools = types.register(dtype), state.vector("i1")
     turned = None if mask is None else _turned(state, mask, bools)
-    first = _somewhere(state, some, element(state, rest, back, dtype))
+    first = _somewhere(state, some, state.element(rest, back, dtype))
     found = _load_vector(state, first, dtype, turned, only_active=mask == state.mask)
     return _turned(state, found, state.vector(kind))
 
@@ -402,8 +394,8 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, on
     if mask is not None and only_active and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
-        return as_register(state, name, dtype, vector)
-    return as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
+        return state.in_register(name, dtype, uniform=False)
+    return state.in_register(state.writer.pure(text, at_least=state.writer.depth), dtype, uniform=False)
 
 
 def store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
@@ -447,7 +439,7 @@ def _gather(state: State, addresses: str, dtype: str, mask: str | None, *, far: 
         found = pure(f"{text} : ({pointers}, {bools}, {vector}) -> {vector}", at_least=state.writer.depth)
     if by_lane:
         found = pure(f"arith.select {mask}, {found}, {zero} : {bools}, {vector}", at_least=state.writer.depth)
-    return as_register(state, found, dtype, vector)
+    return state.in_register(found, dtype, uniform=False)
 
 
 def _one_by_one(state: State, addresses: str, kind: str) -> str:
@@ -468,15 +460,8 @@ def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
     depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))
     if not condition:
-        return as_register(state, writer.pure(text, at_least=depth), dtype, kind)
+        return state.in_register(writer.pure(text, at_least=depth), dtype, uniform=True)
     zero = state.constant(0, kind)
     with writer.within(depth):
         (name,) = writer.branch(condition, [kind], lambda: [writer.emit(text)], lambda: [zero])
-    return as_register(state, name, dtype, kind)
-
-
-def as_register(state: State, name: str, dtype: str, type_: str) -> str:
-    if dtype != "i1":
-        return name
-    zero = state.constant(0, "i8") if type_ == "i8" else state.splat(0, "i8")
-    return state.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
+    return state.in_register(name, dtype, uniform=True)

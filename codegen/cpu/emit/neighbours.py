@@ -86,7 +86,7 @@ def _near(state: State, offsets: str, start: str, access: Access) -> Callable[[]
         near = pure(f"arith.andi {near}, {more} : i1") if more else near
 
     def permuted() -> list[str]:
-        places = pure(f"arith.trunci {apart} : {lanes} to {narrow}")
+        indices = pure(f"arith.trunci {apart} : {lanes} to {narrow}")
         ends = [state.broadcast(pure(f"arith.trunci {span} : i64 to i32"), "i32")]
         ends.append(pure(f"arith.subi {ends[0]}, {state.splat(count, 'i32')} : {narrow}"))
         begins = [start, pure(f"arith.addi {start}, {state.constant(count, 'i64')} : i64")]
@@ -96,7 +96,7 @@ def _near(state: State, offsets: str, start: str, access: Access) -> Callable[[]
         name = f"llvm.x86.avx512.vpermi2var.{_PERMUTED[access.dtype]}.512"
         return [
             pure(
-                f'llvm.call_intrinsic "{name}"({low}, {places}, {high}) : ({vector}, {narrow}, {vector}) -> {vector}',
+                f'llvm.call_intrinsic "{name}"({low}, {indices}, {high}) : ({vector}, {narrow}, {vector}) -> {vector}',
                 at_least=state.writer.depth,
             )
         ]

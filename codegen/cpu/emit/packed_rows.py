@@ -1,8 +1,8 @@
 """Vectors of whole rows: a vector holds as many short rows as fit, whose length may be known at run time only.
 
-The lanes' places in their rows are computed once for a kernel's call. What is contiguous over rows is loaded and stored
-as a vector. Other elements (a bias, a factor for each row, a part of a ``cat``) lie close to each other: one or two
-vectors are loaded, and one instruction permutes them by the places.
+The lanes' indices in their rows are computed once for a kernel's call. What is contiguous over rows is loaded and
+stored as a vector. Other elements (a bias, a factor for each row, a part of a ``cat``) lie close to each other: one or
+two vectors are loaded, and one instruction permutes them by these indices.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def vector_of_rows(state: State, layout: Layout, position: str, end: str, body: 
 
     full = pure(f"arith.cmpi eq, {left}, {rows} : i64")
     sizes = {dim.name: dim.size for dim in layout.packed}
-    state.packed = Packed(sizes, _places(state, lane.name, sizes), lanes_of(rows), full)
+    state.packed = Packed(sizes, _lane_indices(state, lane.name, sizes), lanes_of(rows), full)
     count = pure(f"arith.muli {left}, {length} : i64")
     state.whole = pure(f"arith.cmpi eq, {count}, {state.constant(state.width, 'i64')} : i64")
     state.mask = lanes_of(left)
@@ -54,16 +54,16 @@ def vector_of_rows(state: State, layout: Layout, position: str, end: str, body: 
     return result
 
 
-def _places(state: State, rows: str, sizes: dict[str, Expr]) -> dict[str, str]:
+def _lane_indices(state: State, rows: str, sizes: dict[str, Expr]) -> dict[str, str]:
     """For each dim, what the lanes add to the index of lane 0: mixed-radix digits of the lane number."""
     pure, lanes = state.writer.pure, state.vector("i64")
-    left, places = state.iota(), {}
+    left, indices = state.iota(), {}
     for name in reversed(sizes):
         size = state.broadcast(scalar(state, sizes[name]), "i64")
         quotient = floor_divide_lanes(state, left, size)
-        places[name] = pure(f"arith.subi {left}, {pure(f'arith.muli {quotient}, {size} : {lanes}')} : {lanes}")
+        indices[name] = pure(f"arith.subi {left}, {pure(f'arith.muli {quotient}, {size} : {lanes}')} : {lanes}")
         left = quotient
-    return {**places, rows: left}
+    return {**indices, rows: left}
 
 
 def permuted(
@@ -74,8 +74,8 @@ def permuted(
     read: Callable[[str, str], str],
     gather: Callable[[], str],
 ) -> str:
-    """Elements at the places of the lanes, for strides along the dims: permuted from the vectors that contain them all,
-    if these are few, else gathered. ``conditions``: lanes that read; others are 0. ``read(offset, mask)`` loads a
+    """Elements at the lanes' indices, for strides along the dims: permuted from the vectors that contain them all, if
+    these are few, else gathered. ``conditions``: lanes that read; others are 0. ``read(offset, mask)`` loads a
     vector, ``offset`` elements after that of lane 0."""
     packed, vectors = state.packed, _vectors(state, dtype)
     assert packed is not None
@@ -126,7 +126,7 @@ def _permute(
     apart = pure(f"arith.subi {offsets}, {state.broadcast(first, 'i64')} : {lanes}")
     if types.size(dtype) > 4:
         return _permute_long(state, apart, first, span, dtype, read)
-    places = pure(f"arith.trunci {apart} : {lanes} to {narrow}")
+    indices = pure(f"arith.trunci {apart} : {lanes} to {narrow}")
     short = pure(f"arith.trunci {span} : i64 to i32")
 
     def part(offset: str, end: str) -> str:
@@ -137,11 +137,11 @@ def _permute(
     if count == 2:
         rest = pure(f"arith.subi {short}, {state.constant(width, 'i32')} : i32")
         words.append(part(pure(f"arith.addi {first}, {wide} : i64"), rest))
-        call = f'"llvm.x86.avx512.vpermi2var.d.512"({words[0]}, {places}, {words[1]}) : ({narrow}, {narrow}, {narrow})'
+        call = f'"llvm.x86.avx512.vpermi2var.d.512"({words[0]}, {indices}, {words[1]}) : ({narrow}, {narrow}, {narrow})'
     elif width == 16:
-        call = f'"llvm.x86.avx512.permvar.si.512"({words[0]}, {places}) : ({narrow}, {narrow})'
+        call = f'"llvm.x86.avx512.permvar.si.512"({words[0]}, {indices}) : ({narrow}, {narrow})'
     else:
-        call = f'"llvm.x86.avx2.permd"({words[0]}, {places}) : ({narrow}, {narrow})'
+        call = f'"llvm.x86.avx2.permd"({words[0]}, {indices}) : ({narrow}, {narrow})'
     found = pure(f"llvm.call_intrinsic {call} -> {narrow}", at_least=state.writer.depth)
     return _from_words(state, found, dtype)
 
@@ -158,8 +158,8 @@ def _permute_long(state: State, apart: str, first: str, span: str, dtype: str, r
     halves = [pure(f"vector.shuffle {found}, {found} [{o}] : {lanes}, {lanes}", at_least=depth) for o in orders]
     each = []
     for order in orders:
-        places = pure(f"vector.shuffle {apart}, {apart} [{order}] : {lanes}, {lanes}")
-        call = f'"llvm.x86.avx512.vpermi2var.q.512"({halves[0]}, {places}, {halves[1]}) : ({part}, {part}, {part})'
+        indices = pure(f"vector.shuffle {apart}, {apart} [{order}] : {lanes}, {lanes}")
+        call = f'"llvm.x86.avx512.vpermi2var.q.512"({halves[0]}, {indices}, {halves[1]}) : ({part}, {part}, {part})'
         each.append(pure(f"llvm.call_intrinsic {call} -> {part}", at_least=depth))
     both = ", ".join(map(str, range(state.width)))
     found = pure(f"vector.shuffle {each[0]}, {each[1]} [{both}] : {part}, {part}", at_least=depth)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symshape.codegen.cpu.emit import memory, types
+from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.combiners import (
     Reduction,
     any_nan,
@@ -36,7 +36,7 @@ def fits(reduction: Reduction) -> bool:
 def new_buffers(state: State, reductions: list[Reduction]) -> Buffers:
     """Stack buffers for the accumulators of a vector of rows."""
     return [
-        [*(_new_buffer(state, state.width**2, element) for element in _numbers(one)), *_new_flags(state, one)]
+        [*(state.stack_buffer(state.width**2, element) for element in _numbers(one)), *_new_flags(state, one)]
         for one in reductions
     ]
 
@@ -47,13 +47,7 @@ def _numbers(reduction: Reduction) -> tuple[str, ...]:
 
 
 def _new_flags(state: State, reduction: Reduction) -> list[str]:
-    return [_new_buffer(state, state.width, "i1")] if reduction.flagged else []
-
-
-def _new_buffer(state: State, count: int, dtype: str) -> str:
-    kind, many = types.memory(dtype), state.constant(count, "i64")
-    with state.writer.within(0):
-        return state.writer.emit(f"llvm.alloca {many} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+    return [state.stack_buffer(state.width, "i1")] if reduction.flagged else []
 
 
 def save(state: State, reductions: list[Reduction], accumulators: Accumulators, buffers: Buffers, index: str) -> None:
@@ -62,10 +56,10 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
     for one, names, targets in zip(reductions, accumulators, buffers, strict=True):
         offset = pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
         for name, target, element in zip(names, targets, _numbers(one)):
-            _store(state, name, state.vector(element), _at(state, target, offset, element))
+            _store(state, name, state.vector(element), state.element(target, offset, element))
         if one.flagged:
-            flag = pure(f"arith.extui {any_nan(state, one, names[1])} : i1 to i8")
-            _store(state, flag, "i8", _at(state, targets[1], index, "i1"))
+            flag = state.in_memory(any_nan(state, one, names[1]), "i1", uniform=True)
+            _store(state, flag, "i8", state.element(targets[1], index, "i1"))
 
 
 def _store(state: State, value: str, type_: str, address: str) -> None:
@@ -80,10 +74,9 @@ def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int
         value = values[number]
         if value.uniform:
             continue
-        vector, name = state.vector(types.memory(value.dtype)), state.lanes(value)
-        if value.dtype == "i1":
-            name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
-        waiting[number] = _new_buffer(state, state.width, value.dtype)
+        vector = state.vector(types.memory(value.dtype))
+        name = state.in_memory(state.lanes(value), value.dtype, uniform=False)
+        waiting[number] = state.stack_buffer(state.width, value.dtype)
         state.writer.effect(f"llvm.store {name}, {waiting[number]} {{alignment = 64 : i64}} : {vector}, !llvm.ptr")
     return waiting
 
@@ -94,8 +87,8 @@ def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value]
     for number, buffer in waiting.items():
         dtype = values[number].dtype
         kind = types.memory(dtype)
-        name = state.writer.emit(f"llvm.load {_at(state, buffer, index, kind)} : !llvm.ptr -> {kind}")
-        found[number] = Value(memory.as_register(state, name, dtype, kind), dtype)
+        name = state.writer.emit(f"llvm.load {state.element(buffer, index, kind)} : !llvm.ptr -> {kind}")
+        found[number] = Value(state.in_register(name, dtype, uniform=True), dtype)
     return found
 
 
@@ -135,15 +128,10 @@ def _picked(state: State, left: list[str], right: list[str], order: list[int], r
 
 
 def _row(state: State, buffer: str, number: int, element: str) -> str:
-    address = _at(state, buffer, state.constant(number * state.width, "i64"), element)
+    address = state.element(buffer, state.constant(number * state.width, "i64"), element)
     return state.writer.emit(f"llvm.load {address} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector(element)}")
 
 
 def _flags(state: State, buffer: str) -> str:
     name = state.writer.emit(f"llvm.load {buffer} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector('i8')}")
-    return state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
-
-
-def _at(state: State, buffer: str, offset: str, element: str) -> str:
-    kind = types.memory(element)
-    return state.writer.pure(f"llvm.getelementptr {buffer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+    return state.in_register(name, "i1", uniform=False)

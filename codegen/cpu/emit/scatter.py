@@ -176,7 +176,7 @@ def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
     offset = state.constant(0, "i64")
     for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
         offset = pure(f"arith.addi {offset}, {pure(f'arith.muli {index.name}, {scalar(state, stride)} : i64')} : i64")
-    return memory.element(state, state.pointers[instr.arg], offset, arg.dtype)
+    return state.element(state.pointers[instr.arg], offset, arg.dtype)
 
 
 def load(state: State, instr: Instr, address: str) -> str:
@@ -190,16 +190,14 @@ def load(state: State, instr: Instr, address: str) -> str:
             f"llvm.intr.masked.load {address}, {state.mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
             f" : (!llvm.ptr, {state.vector('i1')}, {vector}) -> {vector}"
         )
-    return memory.as_register(state, state.writer.emit(text), dtype, vector)
+    return state.in_register(state.writer.emit(text), dtype, uniform=state.lane is None)
 
 
 def store(state: State, instr: Instr, address: str, name: str) -> None:
     """Stores an element of the destination, or the active lanes' elements."""
     dtype = state.kernel.args[instr.arg].dtype
-    kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
-    if dtype == "i1":
-        vector = ("i1", kind) if state.lane is None else (state.vector("i1"), state.vector(kind))
-        name = pure(f"arith.extui {name} : {vector[0]} to {vector[1]}")
+    kind, align = types.memory(dtype), types.size(dtype)
+    name = state.in_memory(name, dtype, uniform=state.lane is None)
     if state.lane is not None:
         memory.store_vector(state, name, address, state.vector(kind), align)
         return

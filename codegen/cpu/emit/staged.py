@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from symshape.codegen.cpu.emit import launch, memory, split, types
+from symshape.codegen.cpu.emit import launch, split, types
 from symshape.codegen.cpu.emit.body import Body, for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
@@ -100,17 +100,15 @@ class Staged(Body):
                 type_ = kind if uniform else state.vector(kind)
                 address = self._address(k, value, unit)
                 name = state.writer.emit(f"llvm.load {address} {{alignment = 8 : i64}} : !llvm.ptr -> {type_}")
-                current[value] = Value(memory.as_register(state, name, dtype, type_), dtype, uniform)
+                current[value] = Value(state.in_register(name, dtype, uniform=uniform), dtype, uniform)
         return values
 
     def _wait(self, k: int, number: int, value: Value) -> None:
         """Stores a row-level value of copy ``k`` in the workspace."""
         state, kind = self.state, types.memory(value.dtype)
         name = value.name if value.uniform else state.lanes(value)
+        name = state.in_memory(name, value.dtype, uniform=value.uniform)
         type_ = kind if value.uniform else state.vector(kind)
-        if value.dtype == "i1":
-            bools = "i1" if value.uniform else state.vector("i1")
-            name = state.writer.pure(f"arith.extui {name} : {bools} to {type_}")
         address = self._address(k, number, self.unit)
         state.writer.effect(f"llvm.store {name}, {address} {{alignment = 8 : i64}} : {type_}, !llvm.ptr")
         self.kinds[number] = (value.dtype, value.uniform)

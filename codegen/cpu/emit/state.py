@@ -35,12 +35,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Packed:
-    """Whole rows that share a vector. ``sizes``: of the inner dims, outermost first. ``places``: for the lane dim,
-    whose indices are rows, and for each inner dim, what each lane adds to the index in lane 0 (vectors of i64).
+    """Whole rows that share a vector. ``sizes``: of the inner dims, outermost first. ``indices``: for the lane
+    dim, which runs over rows, and for each inner dim, what each lane adds to the index in lane 0 (vectors of i64).
     ``active``: the lanes of as many rows as fit; ``full``: an i1, whether there are as many."""
 
     sizes: dict[str, Expr]
-    places: dict[str, str]
+    indices: dict[str, str]
     active: str
     full: str
 
@@ -83,18 +83,18 @@ class State:
 
     def varies(self, expr: Expr) -> bool:
         """Whether the expression depends on the lane."""
-        names = (self.lane,) if self.packed is None else self.packed.places
+        names = (self.lane,) if self.packed is None else self.packed.indices
         return not expr.symbols.isdisjoint(names)
 
     def lane_strides(self, expr: Expr) -> dict[str, Expr] | None:
         """The coefficients of the dims that run along the lanes; None if the expression is not affine in them."""
-        names = ([] if self.lane is None else [self.lane]) if self.packed is None else self.packed.places
+        names = ([] if self.lane is None else [self.lane]) if self.packed is None else self.packed.indices
         found = {name: expr.coefficient(name) for name in names}
         return None if None in found.values() else {name: one for name, one in found.items() if one is not None}
 
-    def place(self, name: str) -> str:
+    def lane_index(self, name: str) -> str:
         """What each lane adds to the index of a dim that runs along the lanes."""
-        return self.iota() if self.packed is None else self.packed.places[name]
+        return self.iota() if self.packed is None else self.packed.indices[name]
 
     def stride(self, expr: Expr) -> Expr | None:
         """What each lane adds to the expression's value in the lane before; None if that is not one number."""
@@ -106,6 +106,31 @@ class State:
     def vector(self, type_: str) -> str:
         """The vector type of an element type."""
         return f"vector<{self.width}x{type_}>"
+
+    def in_memory(self, name: str, dtype: str, *, uniform: bool) -> str:
+        """A register as what memory holds of it: of a bool a byte, anything else as it is."""
+        if dtype != "i1":
+            return name
+        bools, type_ = ("i1", "i8") if uniform else (self.vector("i1"), self.vector("i8"))
+        return self.writer.pure(f"arith.extui {name} : {bools} to {type_}")
+
+    def in_register(self, name: str, dtype: str, *, uniform: bool) -> str:
+        """The inverse of `in_memory`: what was loaded, as a register."""
+        if dtype != "i1":
+            return name
+        zero, type_ = (self.constant(0, "i8"), "i8") if uniform else (self.splat(0, "i8"), self.vector("i8"))
+        return self.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
+
+    def stack_buffer(self, count: int, dtype: str) -> str:
+        """The address of ``count`` elements on the stack of the kernel's function, allocated outside of all loops."""
+        kind, many = types.memory(dtype), self.constant(count, "i64")
+        with self.writer.within(0):
+            return self.writer.emit(f"llvm.alloca {many} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+
+    def element(self, pointer: str, offset: str, dtype: str) -> str:
+        """The address of an element, ``offset`` elements behind the pointer."""
+        kind = types.memory(dtype)
+        return self.writer.pure(f"llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
 
     def constant(self, value: float | int | bool, type_: str) -> str:
         """A scalar constant."""

@@ -45,10 +45,7 @@ def _strided(instr: Instr, lane: Dim) -> bool:
 
 def new_buffer(state: State, instr: Instr) -> str:
     """Buffer on the stack for one tile of the read."""
-    kind = types.memory(state.kernel.args[instr.arg].dtype)
-    count = state.constant(state.width * state.width, "i64")
-    with state.writer.within(0):
-        return state.writer.emit(f"llvm.alloca {count} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+    return state.stack_buffer(state.width * state.width, state.kernel.args[instr.arg].dtype)
 
 
 def fill(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
@@ -78,8 +75,7 @@ def _call(state: State, way: str, instr: Instr, lane: Dim, buffer: str, rows: st
 
 def _address(state: State, dtype: str, buffer: str, index: str) -> str:
     offset = state.writer.pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
-    kind = types.memory(dtype)
-    return state.writer.pure(f"llvm.getelementptr {buffer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+    return state.element(buffer, offset, dtype)
 
 
 def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
@@ -88,17 +84,14 @@ def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
     vector, align = state.vector(types.memory(dtype)), types.size(dtype)
     address = _address(state, dtype, buffer, index)
     name = state.writer.emit(f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}")
-    if dtype == "i1":
-        name = state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
-    return Value(name, dtype, uniform=False)
+    return Value(state.in_register(name, dtype, uniform=False), dtype, uniform=False)
 
 
 def put(state: State, instr: Instr, buffer: str, index: str, value: Value) -> None:
     """Writes the value as the vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
-    vector, align, name = state.vector(types.memory(dtype)), types.size(dtype), state.lanes(value)
-    if dtype == "i1":
-        name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
+    vector, align = state.vector(types.memory(dtype)), types.size(dtype)
+    name = state.in_memory(state.lanes(value), dtype, uniform=False)
     address = _address(state, dtype, buffer, index)
     state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 

@@ -49,7 +49,7 @@ def compile_objects(
     source = join(list(texts))
     entry = _ENTRY.search(source)
     if entry is None:
-        raise KernelError("there is no kernel to compile")
+        raise KernelError("there is no kernel to compile", next_step="give the text of one kernel or more")
     marks = [time.perf_counter()]
     try:
         with context or Context(), Location.unknown():
@@ -64,17 +64,20 @@ def compile_objects(
             engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=libraries, enable_object_dump=True)
             linked = bool(engine.raw_lookup(entry[1]))
     except (MLIRError, RuntimeError) as error:
-        raise KernelError(f"a CPU kernel does not compile: {error}", where=entry[1]) from error
+        hint = "symshape-translate --to=cpu prints the text that MLIR and LLVM refuse"
+        raise KernelError(f"a CPU kernel does not compile: {error}", where=entry[1], next_step=hint) from error
     with tempfile.TemporaryDirectory(prefix="symshape-") as folder:
         path = Path(folder, "kernels.o")
         engine.dump_to_object_file(str(path))
         data = path.read_bytes() if path.exists() else b""
     marks.append(time.perf_counter())
     if not data:
-        raise KernelError("LLVM gave no object file", where=entry[1])
+        hint = f"look whether {tempfile.gettempdir()} can be written to and has room"
+        raise KernelError("LLVM gave no object file", where=entry[1], next_step=hint)
     if not linked:
         require_symbols(data)
-        raise KernelError("LLVM does not link the kernels of a graph", where=entry[1])
+        hint = "LLVM has written the reason to stderr; symshape-translate --to=cpu prints the kernels"
+        raise KernelError("LLVM does not link the kernels of a graph", where=entry[1], next_step=hint)
     return data, Timings(*(after - before for before, after in zip(marks, marks[1:])))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.frontend.patches.checks import assert_messages, repro_files, torch_checks, usual_rules
+from symshape.frontend.patches.checks import assert_messages, pytorch_rules, repro_files, torch_checks
 from symshape.frontend.patches.fake_results import fake_results
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Exists, HasLocal, Says, Takes
@@ -67,7 +67,7 @@ ROWS: tuple[Patch, ...] = (
         "frames that our rules fail for",
         ("plain",),
         ("torch._dynamo.convert_frame.trace_frame",),
-        usual_rules.frames_choose_their_rules,
+        pytorch_rules.frames_choose_their_rules,
         "with plain torch.compile an error of our rules would be the user's; the frame is traced again by PyTorch's",
         (
             Takes(

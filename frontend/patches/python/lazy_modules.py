@@ -25,10 +25,10 @@ def lazy_modules_are_initialised(changes: Changes) -> None:
     """Initialises lazy modules with actual sizes, and lets the generators continue from there after the compile."""
     generators = _Generators()
     changes.callback(generators.go_on)
-    changes.wrap(nn_module, "initialize_lazy_module", functools.partial(_of_sizes_at_hand, generators))
+    changes.wrap(nn_module, "initialize_lazy_module", functools.partial(_from_hints, generators))
 
 
-def _of_sizes_at_hand(generators: _Generators, usual: Callable[..., None]) -> Callable[..., None]:
+def _from_hints(generators: _Generators, usual: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(usual)
     def initialise(tx: Any, lazy: Any, args: Any, kwargs: Any) -> None:
         infer = lazy._infer_parameters

@@ -111,9 +111,9 @@ def truncate_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -
     return m.math("trunc", quotient) if is_float(x.dtype) else quotient
 
 
-def _jumping(code: Callable[..., Scalar]) -> Rule:
-    """As ``scaled``, for functions with jumps: eager mode rounds each step of a half type if the divisor is a tensor,
-    which decides the integer of the quotient."""
+def _stepwise_rounded(code: Callable[..., Scalar]) -> Rule:
+    """As ``scaled``, for discontinuous functions: eager mode rounds each step of a half type if the divisor is a
+    tensor, which decides the integer of the quotient."""
 
     def rule(b: Builder, x: Any, y: Any) -> Tensor:
         dtype = b.results[0].dtype
@@ -131,8 +131,8 @@ def _jumping(code: Callable[..., Scalar]) -> Rule:
 
 _DIVISIONS = {
     None: scaled(body_op("div")),
-    "floor": _jumping(floor_divide),
-    "trunc": _jumping(truncate_divide),
+    "floor": _stepwise_rounded(floor_divide),
+    "trunc": _stepwise_rounded(truncate_divide),
 }
 
 
@@ -347,7 +347,7 @@ _MOST_EXPONENT = 400.0  # float32 has numbers from 2**-149 to 2**128
 
 
 _add, _sub, _rsub, _mul = *(to_result(code, 2) for code in (add, sub, rsub)), scaled(body_op("mul"))
-_floor_divide, _remainder, _truncate_rest = _jumping(floor_divide), promoted(remainder), promoted(plain("rem"))
+_floor_divide, _remainder, _truncate_rest = _stepwise_rounded(floor_divide), promoted(remainder), promoted(plain("rem"))
 _and, _or, _xor = (to_result(plain(name)) for name in ("and", "or", "xor"))
 _max, _min, _left, _right = to_result(body_op("max")), to_result(body_op("min")), shift(left_shift), shift(right_shift)
 

@@ -86,7 +86,7 @@ class Builder:
         self.sizes, self.facts, self.target = sizes, facts, target
         self._written = set(written)  # and what is made of one by scatters
         self.results: list[Result] = []
-        self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
+        self.is_discontinuous = False  # the function that the call computes: half operands are rounded before it
         self.addresses: list[Addresses | None] = []  # that the call's result is read at; None: unknown ones
         self.body = Body(self._size_before_body, self._real_before_body)
         self._known_shapes = 0
@@ -196,7 +196,7 @@ class Builder:
         block = op.regions[0].blocks[0]
         try:
             with ir.InsertionPoint(block):
-                scalars = [self.body.enter(a, x.dtype, self.decides) for a, x in zip(block.arguments, inputs)]
+                scalars = [self.body.enter(a, x.dtype, self.is_discontinuous) for a, x in zip(block.arguments, inputs)]
                 ir.Operation.create("linalg.yield", [], [self._leave(code(*scalars), dtype)])
         except Unsupported:
             op.erase()

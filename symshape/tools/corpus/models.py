@@ -86,7 +86,8 @@ def _compile_for_gpus(recorded: Recorded) -> list[str]:
 
     def once(attempt: Any) -> Built:
         if attempt.as_calls:
-            raise CompileError("nothing is left to compile")
+            hint = "the fallbacks before it name the steps that failed"
+            raise CompileError("nothing is left to compile for a GPU", where=str(recorded.folder), next_step=hint)
         return build(ready.start("triton", "cuda", recorded.about["kind"]), recorded.options, attempt, Watch())
 
     return [str(one) for one in attempts(once, recorded.options)[1]]

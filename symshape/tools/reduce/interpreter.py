@@ -76,7 +76,7 @@ class _Run:
                     return tuple(returned)
                 return _compiled(template, len(returned))(None, self.constants, *returned)
             self.operation(op, values, arguments)
-        raise CompileError(f"@{function_name(function)} does not return")
+        raise CompileError(f"@{function_name(function)} does not return", next_step="end it with func.return")
 
     def operation(self, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> None:
         special = _SPECIAL.get(op.name)

@@ -78,7 +78,10 @@ class TrialProcess:
         _send(self._requests, text_of(module))
         found = _receive(self._answers)
         if found is None:
-            raise CompileError(f"the process that tries programs has ended: {self._said(before)}")
+            raise CompileError(
+                f"the process that tries programs has ended: {self._said(before)}",
+                next_step="start again: each smaller program has been written to the output file",
+            )
         if not isinstance(found, int):
             failure: Failure | None = found[0]
             return failure

@@ -15,6 +15,7 @@ from symshape.frontend.bridge.repro_settings import python_text
 from symshape.frontend.bridge.shape_env import symbol_hints, symbol_range, symbols_of
 from symshape.random_tensors import SIZE_WITHOUT_HINT
 from symshape.tools.repro.problem import Argument, Size
+from symshape.tools.repro.source import RECORD_INSTEAD
 
 _NUMBERS: Final = (int, float, bool, type(None))
 _MORE_SIZES: Final = 2  # number of further sizes in a file
@@ -57,7 +58,11 @@ def read_graph(gm: torch.fx.GraphModule, key: str, env: Any, first: Mapping[str,
             node.replace_all_uses_with(value)
             module.graph.erase_node(node)
         elif node not in tensors:
-            raise CompileError(f"the input {node.name} is a {type(value).__name__}", where=node.name)
+            raise CompileError(
+                f"the input {node.name} is a {type(value).__name__}, which a file cannot make",
+                where=node.name,
+                next_step=RECORD_INSTEAD,
+            )
     module.recompile()
     order = module.graph.find_nodes(op="placeholder")
     arguments = [tensors[node] for node in order]
@@ -114,10 +119,10 @@ _BUILTINS: Final = {"max", "min", "abs", "int", "float", "round", "floor", "ceil
 def _sizes(arguments: Sequence[Argument], env: Any, first: Mapping[str, int]) -> list[Mapping[str, int]]:
     names = sorted(symbols_of_arguments(arguments))
     hints = symbol_hints(env) if env is not None else {}
-    at_hand = {name: first.get(name, hints.get(name, SIZE_WITHOUT_HINT)) for name in names}
-    found: list[Mapping[str, int]] = [at_hand]
+    current = {name: first.get(name, hints.get(name, SIZE_WITHOUT_HINT)) for name in names}
+    found: list[Mapping[str, int]] = [current]
     holds = _allowed(env)
-    for other in _others(at_hand):
+    for other in _others(current):
         if len(found) <= _MORE_SIZES and other not in found and holds(other):
             found.append(other)
     return found

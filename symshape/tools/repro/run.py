@@ -54,7 +54,11 @@ def run(problem: Problem) -> None:
         found = results(problem, compiled, sizes)
         rounded = functools.partial(results, problem, problem.graph, sizes, rounded_otherwise)
         if problem.accuracy and (difference := differ_beyond_rounding(found, wanted, rounded)):
-            raise AccuracyError(f"the compiled graph computes other numbers than eager mode: {difference}")
+            raise AccuracyError(
+                f"the compiled graph computes other numbers than eager mode: {difference}",
+                where=f"sizes {dict(sizes)}",
+                next_step="run this file with minify, or see docs/how-to/wrong-result.md",
+            )
 
 
 def results(

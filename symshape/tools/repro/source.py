@@ -16,6 +16,7 @@ from symshape.frontend.bridge.fake_tensors import is_fake
 from symshape.options import Options
 from symshape.tools.repro.problem import Argument
 
+RECORD_INSTEAD: Final = "SYMSHAPE_RECORD=DIR writes the graph as IR, which symshape reduce and symshape replay read"
 _INLINE: Final = 256  # constants with at most so many elements are written out; larger ones become random numbers
 _KNOWN: Final = ("torch", "device", "inf", "nan", "NoneType")  # names that FX's code uses and the template imports
 
@@ -156,7 +157,7 @@ def _classes(gm: torch.fx.GraphModule, name: str, imports: dict[str, str]) -> It
         elif isinstance(value, torch.Tensor) and path.isidentifier():
             lines.append(f"        self.{path} = {_constant_text(path, value)}")
         else:
-            raise CompileError(f"the graph has a {type(value).__name__} in it, {path}", where=path)
+            raise CompileError(f"the graph has a {type(value).__name__} in it", where=path, next_step=RECORD_INSTEAD)
     code = gm.graph.python_code("self")
     for global_name, value in code.globals.items():
         _import(global_name, value, imports)
@@ -184,5 +185,9 @@ def _import(name: str, value: Any, imports: dict[str, str]) -> None:
     found = inspect.getmodule(value) if module is None else None
     module = module or (found.__name__ if found is not None else None)
     if module in (None, "__main__") or path is None or not path.isidentifier():
-        raise CompileError(f"the graph calls {value!r}, which no file can import", where=name)
+        raise CompileError(
+            f"the graph calls {value!r}, which no file can import",
+            where=name,
+            next_step=f"define it in a module; or {RECORD_INSTEAD}",
+        )
     imports[name] = f"from {module} import {path} as {name}"

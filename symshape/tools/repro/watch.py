@@ -86,7 +86,10 @@ def refuse_comparison() -> None:
     """Raises CompileError in the compile with which PyTorch's own accuracy check compares numbers, and which makes all
     sizes constant; PyTorch takes the error for "no difference". symshape compares when the graph is called."""
     if is_compiled_again() and repro_level() == _ACCURACY:
-        raise CompileError("numbers are compared when the graph is called, not while it is traced")
+        raise CompileError(
+            "numbers are compared when the graph is called, not while it is traced",
+            next_step="call the compiled function: symshape compares there",
+        )
 
 
 def compile_watched(graph: Watched, compile_: Callable[[], Any]) -> Any:

@@ -1,7 +1,7 @@
 """Finds eager mode's error for a call that fails while it is traced.
 
 A tracing rule names symbols, often in words of its own ("a and b must have same reduction dim, but got [s77, s27] X
-[4, 2]"). The call is run on tensors of the sizes at hand: what that raises has eager mode's type and words.
+[4, 2]"). The call is run on tensors of the sizes of this call: what that raises has eager mode's type and words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_NUMBERS = ("_operator", "math")
 _OF_GRADIENTS = frozenset({"backward", "requires_grad_", "retain_grad", "register_hook", "grad"})
 
 
-def error_at_hand(error: BaseException, called: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def eager_error_of(error: BaseException, called: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What eager mode raises for a call whose trace has raised ``error``. ``called``: a function of PyTorch's or of
     Python's numbers, or the name of a tensor's method. None where eager mode raises nothing, or the call is not run: it
     is no such function, or its values decide."""
@@ -37,7 +37,7 @@ def error_at_hand(error: BaseException, called: Any, args: Sequence[Any], kwargs
     leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))
     with without_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the trace has given them
-        real = _at_hand(leaves, _home(called) in _OF_NUMBERS)
+        real = _at_hints(leaves, _home(called) in _OF_NUMBERS)
         if real is None:
             return None
         operands, options = pytree.tree_unflatten(real, spec)
@@ -64,7 +64,7 @@ def _home(function: Any) -> str:
     return str(getattr(function, "__module__", None) or "torch")  # functions written in C++ have none
 
 
-def _at_hand(leaves: Sequence[Any], numbers_only: bool) -> list[Any] | None:
+def _at_hints(leaves: Sequence[Any], numbers_only: bool) -> list[Any] | None:
     """Leaves as they are at this call, tensors with made-up elements; None where that is not known, or too large, or
     where there is no tensor, unless there may be ``numbers_only``."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]

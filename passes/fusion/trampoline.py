@@ -1,4 +1,4 @@
-"""Recursion over chains of thousands of operations, without Python's stack.
+"""A trampoline: recursion over chains of thousands of operations, without Python's stack.
 
 A thread's stack may be small.
 """
@@ -9,10 +9,10 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-Deep = Generator[Generator[Any, Any, Any], Any, Result]  # yields a call, and is sent what it returned
+Recursive = Generator[Generator[Any, Any, Any], Any, Result]  # yields a call, and is sent what it returned
 
 
-def returned(call: Deep[Result]) -> Result:
+def run(call: Recursive[Result]) -> Result:
     """The result of a recursive function that is written as a generator, in which ``yield f(x)`` is a recursive
     call."""
     calls: list[Generator[Any, Any, Any]] = [call]

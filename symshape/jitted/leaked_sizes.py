@@ -17,7 +17,7 @@ from symshape.jitted.module_state import DEPTH, TRANSPARENT, is_foreign, parts, 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def reject_kept_sizes(fn: Any, holder: torch.nn.Module) -> None:
+def reject_leaked_sizes(fn: Any, holder: torch.nn.Module) -> None:
     """CompileError for a size of the trace that something refers to which the function finds again."""
     for owner, key, value in _values(fn, holder):
         one = value[0] if type(value) is torch.Size and value else value

@@ -6,7 +6,7 @@ from __future__ import annotations
 from symshape.machine.mlir_library import load_mlir
 
 
-def may_use_usual_rules(error: Exception, strict: bool) -> bool:
+def may_use_pytorch_rules(error: Exception, strict: bool) -> bool:
     """Whether a frame that our rules have failed for may be traced again without them."""
     return not strict and not _may_be_this_ranks_alone(error)
 
@@ -18,7 +18,7 @@ def _may_be_this_ranks_alone(error: BaseException) -> bool:
     return several_ranks() and is_local(error)
 
 
-def say_usual_rules(error: Exception) -> None:
+def warn_of_pytorch_rules(error: Exception) -> None:
     """Says once that a frame was traced again, and which error of our rules was the reason."""
     load_mlir()
     from symshape.fallbacks import warn_of_fallbacks
