@@ -136,6 +136,37 @@ def _erfcx(t: mpf) -> mpf:
 
 _TWO_OVER_ROOT_PI = float(2 / mp.sqrt(mp.pi))
 
+
+def _least_squares(function: Real, low: mpf, high: mpf, powers: Sequence[int], weight: Real) -> list[float]:
+    """Coefficients rounded to f32, highest power first, by least squares at Chebyshev's points: behind a rounded
+    constant, Remez's exchange needs an interval that ends at 0."""
+    points = [(low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * i + 1) / 128) for i in range(64)]
+    fixed: dict[int, float] = {}
+    for power in powers:
+        free = [p for p in powers if p not in fixed]
+        rows = mp.matrix([[weight(x) * x**p for p in free] for x in points])
+        rest = [weight(x) * (function(x) - mp.fsum(mpf(c) * x**p for p, c in fixed.items())) for x in points]
+        solution = mp.lu_solve(rows.T * rows, rows.T * mp.matrix(rest))
+        fixed[power] = _round(solution[0], single=True)
+    return [fixed[p] for p in reversed(powers)]
+
+
+def erf_parts(parts: int = 8, step: float = 17 / 32, end: float = 3.92, degree: int = 6) -> list[list[float]]:
+    """erf(n*step + d) for each number n of a part, as a polynomial of d from -step/2 to step/2, up to ``end``; for part
+    0, (erf(d) - d) as one without a constant. By power, highest first: the coefficients of all parts."""
+    found = []
+    for n in range(parts):
+        middle, low, high = mpf(step) * n, -mpf(step) / 2, min(mpf(step) / 2, mpf(end) - mpf(step) * n)
+        if n:
+            there: Real = lambda d, at=middle: mp.erf(at + d)  # noqa: E731
+            here = _least_squares(there, low, high, range(degree + 1), lambda d, erf=there: 1 / erf(d))
+        else:
+            rest = _series(lambda d: mp.erf(d) / d - 1, _TWO_OVER_ROOT_PI - 1)
+            here = [*_least_squares(rest, mpf(0), high, range(degree), lambda d: mpf(1)), 0.0]
+        found.append(here)
+    return [list(row) for row in zip(*found, strict=True)]
+
+
 FITS: dict[str, Fit] = {
     # for f32
     "EXP": Fit(mp.exp, -_HALF_LN2, _HALF_LN2, range(7), lambda x: 1 / mp.exp(x)),
@@ -219,3 +250,5 @@ if __name__ == "__main__":
         for value in values:
             print(f"    {value!r},")
         print(")")
+    if not sys.argv[1:]:
+        print("ERF_PARTS =", erf_parts())

@@ -46,4 +46,7 @@ def _read(graph: torch.fx.Graph, symbol: Any) -> Node:
                 node = graph.call_function(torch.ops.aten.sym_size.int, (argument, dim))
                 node.meta["val"] = size
                 return node
-    raise CompileError(f"no argument has the value of {symbol}", where="a size of a traced graph")
+    raise CompileError(
+        f"no argument of backward has the value of {symbol}",
+        next_step="report the function; or detach the results that backward does not reach",
+    )

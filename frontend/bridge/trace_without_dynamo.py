@@ -221,14 +221,15 @@ class Trace:
         decompositions: Any,
         parameters: Iterable[int],
     ) -> Any:
-        """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts. ``joint`` and ``splitting``: as for ``aot_compile``; ``decompositions``: by operator;
-        ``parameters``: as for ``partition_after``."""
+        """The compiled function of the list of flat inputs, which it empties. ``module``, an nn.Module without
+        parameters and buffers, takes them one by one and returns a tuple of tensors and SymInts. ``joint`` and
+        ``splitting``: as for ``aot_compile``; ``decompositions``: by operator; ``parameters``: as for
+        ``partition_after``."""
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
         with tracing(self.context):
-            return aot_module_simplified(
+            by_arguments: Any = aot_module_simplified(
                 module,
                 inputs,
                 fw_compiler=forward,
@@ -237,6 +238,7 @@ class Trace:
                 decompositions=decompositions,
                 partition_fn=partition_after(joint, splitting, parameters),
             )
+        return by_arguments.__wrapped__  # it makes a list of parameters, of which there are none, and arguments
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
         """Calls the user's function; traced operations get its lines."""

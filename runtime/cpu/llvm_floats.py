@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from symshape.machine.float_functions import Floats
@@ -30,15 +31,30 @@ class LlvmFloats(Floats):
         self._integers = f"<{lanes} x i32>"
         self.declarations: set[str] = set()
 
+    @property
+    def has_tables(self) -> bool:
+        """Vectors of 8 lanes are AVX2's (`shape_of` in `convolution_words`)."""
+        return self._lanes >= 8
+
+    def pick(self, table: Sequence[float], index: str) -> str:
+        """For each lane, the number of the table of 8 that the lowest three bits of its integer say."""
+        numbers = ", ".join(f"float {self._bits(value)}" for value in [*table] * (self._lanes // len(table)))
+        symbol = "@llvm.x86.avx512.permvar.sf.512" if self._lanes == 16 else "@llvm.x86.avx2.permps"
+        self.declarations.add(f"declare {self.type} {symbol}({self.type}, {self._integers})")
+        return self._f.value(f"call {self.type} {symbol}({self.type} <{numbers}>, {self._integers} {index})")
+
     def _splat(self, element: str, value: str) -> str:
         return f"<{', '.join([f'{element} {value}'] * self._lanes)}>"
 
     def name(self, value: str | float) -> str:
-        """A value, or a number in all lanes: LLVM's text has the bits of the f64 that is equal to it."""
-        if isinstance(value, str):
-            return value
+        """A value, or a number in all lanes."""
+        return value if isinstance(value, str) else self._splat("float", self._bits(value))
+
+    @staticmethod
+    def _bits(value: float) -> str:
+        """A number in LLVM's text: the bits of the f64 that is equal to the f32."""
         (exact,) = struct.unpack("=f", struct.pack("=f", value))
-        return self._splat("float", f"0x{struct.unpack('=Q', struct.pack('=d', exact))[0]:016X}")
+        return f"0x{struct.unpack('=Q', struct.pack('=d', exact))[0]:016X}"
 
     def _integer(self, value: str | int) -> str:
         return value if isinstance(value, str) else self._splat("i32", str(value))

@@ -484,20 +484,24 @@ def _located(constraint: Constraint, pinned: Mapping[str, str]) -> Constraint:
     return replace(constraint, location=pinned.get(next(iter(symbols)), ""))
 
 
-def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
-    """A function from state and inputs to the result in the structure that the function returned."""
+def _runner(
+    flat: Callable[[list[Any]], Any], positions: Sequence[int], function: _Function
+) -> Callable[[Sequence[Any]], Any]:
+    """A function from state and inputs to the result in the structure that the function returned. ``flat`` takes a list
+    of those at ``positions``, and empties it."""
     outputs, spec = function.outputs, function.output_spec
     plain = outputs == list(range(len(outputs)))
-    pick: Callable[[Sequence[Any]], Sequence[Any]] = (
-        operator.itemgetter(*positions) if len(positions) > 1 else lambda values: [values[i] for i in positions]
-    )
+    # Calls are few and short here: each function of Python takes as long as a small kernel where caches are cold.
     if plain and spec.is_leaf():
-        return lambda values: flat(*pick(values))[0]
+        if len(positions) == 1:
+            (only,) = positions
+            return lambda values: flat([values[only]])[0]
+        return lambda values: flat([values[i] for i in positions])[0]
     if plain and spec.type is tuple and all(child.is_leaf() for child in spec.children()):
-        return lambda values: tuple(flat(*pick(values)))
+        return lambda values: tuple(flat([values[i] for i in positions]))
 
     def run(values: Sequence[Any]) -> Any:
-        computed = flat(*pick(values))
+        computed = flat([values[i] for i in positions])
         leaves = [computed[out] if isinstance(out, int) else out[0] for out in outputs]
         return pytree.tree_unflatten(leaves, spec)
 

@@ -19,7 +19,16 @@ _SMALLEST_NORMAL = 2.0**-126
 
 
 class Floats(Protocol):
-    """Operations on values of f32, by the names of MLIR's dialects. Values are names; Python numbers are constants."""
+    """Operations on values of f32, by the names of MLIR's dialects. Values are names; Python numbers are constants.
+
+    ``has_tables``: whether one instruction picks one of 8 numbers for each lane.
+    """
+
+    @property
+    def has_tables(self) -> bool: ...
+    def pick(self, table: Sequence[float], index: str) -> str:
+        """For each lane, the number of the table of 8 that the lowest three bits of its integer say."""
+        ...
 
     def op(self, name: str, *operands: str | float) -> str: ...
     def name(self, value: str | float) -> str: ...
@@ -147,12 +156,33 @@ def log1p(m: Floats, x: str) -> str:
 
 
 def erf(m: Floats, x: str) -> str:
-    """x*P(x*x) up to 1, then 1 - exp(-Q(|x|))."""
+    """x*P(x*x) up to 1, then 1 - exp(-Q(|x|)); with tables, one polynomial, whose coefficients depend on the lane."""
+    if m.has_tables:
+        return _erf_of_parts(m, x)
     a, square = m.abs(x), m.mul(x, x)
     near = m.fma(m.polynomial(fit.ERF, square), x, x)
     n, r = _reduce_exp(m, m.sub(-0.0, m.polynomial(fit.ERF_TAIL, m.op("arith.minimumf", a, 4.0))))
     far = m.sub(1.0, m.scale(m.polynomial(fit.EXP, r), n))
     return m.select(m.compare("olt", a, 1.0), near, m.op("math.copysign", far, x))
+
+
+_PART, _PARTS_END = 17 / 32, 3.92  # of erf, which rounds to 1 from there on
+_TO_INTEGER = 1.5 * 2.0**23  # added to a small number, it leaves the nearest integer in the lowest bits
+
+
+def _erf_of_parts(m: Floats, x: str) -> str:
+    """|x| = n*_PART + d, where d is exact, since n*_PART has few bits. Part 0 has no constant but d itself: what is
+    added to it is small, and so is its rounding."""
+    a = m.abs(x)
+    a = m.select(m.compare("ogt", a, _PARTS_END), _PARTS_END, a)  # not minimumf: a comparison keeps NaN as well
+    shifted = m.fma(a, 1 / _PART, _TO_INTEGER)
+    n, index = m.sub(shifted, _TO_INTEGER), m.bits(shifted)
+    d = m.fma(n, -_PART, a)
+    y, *rest, constant = (m.pick(table, index) for table in fit.ERF_PARTS)
+    for coefficient in rest:
+        y = m.fma(y, d, coefficient)
+    y = m.fma(y, d, m.select(m.compare("oeq", n, 0.0), d, constant))
+    return m.op("math.copysign", y, x)
 
 
 def log(m: Floats, x: str) -> str:

@@ -85,6 +85,20 @@ def test_types(dtype: torch.dtype) -> None:
         torch.testing.assert_close(compiled(x), moved(x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
+def test_borders_of_few_points(cpu: str) -> None:
+    """A piece of one point, and of at most a vector."""
+
+    def bordered(x: Tensor) -> list[Tensor]:
+        y = x.exp()[None]
+        return [F.pad(y, (1, 1), mode="replicate"), F.pad(y, (2, 1), mode="reflect"), F.pad(x > 0, (1, 7), value=True)]
+
+    compiled = symshape.compile(bordered, strict=True, cpu=cpu)
+    for sizes in ((1, 3), (2, 5), (3, 17), (7, 33), (2, 2049)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(compiled(x), bordered(x))
+
+
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
 def test_instruction_sets(cpu: str) -> None:
     def both(x: Tensor) -> list[Tensor]:

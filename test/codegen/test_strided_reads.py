@@ -27,6 +27,22 @@ def test_every_few_elements(dtype: torch.dtype) -> None:
         torch.testing.assert_close(compiled(x), parts(x), rtol=0, atol=0)
 
 
+def of_short_rows(x: Tensor) -> list[Tensor]:
+    """No element of a row is beside the next."""
+    diagonal, second = x.diagonal(dim1=1, dim2=2), x[:, 0, ::2]
+    return [diagonal.sum(-1), (diagonal * 2).amax(-1), second.mean(-1), x[:, ::2, 1].argmin(-1), diagonal.softmax(-1)]
+
+
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
+def test_short_rows_of_elements_that_lie_apart(cpu: str) -> None:
+    if cpu not in (instruction_sets.NATIVE, *instruction_sets.held()):
+        pytest.skip("this processor lacks the instructions")
+    compiled = symshape.compile(of_short_rows, strict=True, cpu=cpu)
+    for rows, size in ((3, 5), (40, 2), (16, 3), (33, 12), (100, 5), (35, 13), (1, 4), (20, 40)):
+        x = torch.randn(rows, size, size)
+        torch.testing.assert_close(compiled(x), of_short_rows(x))
+
+
 def padded(x: Tensor) -> list[Tensor]:
     """The pads are masks of a row, of a column, and of both."""
     pads = (0, 2), (-1, 3), (0, 0, 1, 2), (2, 1, 1, 0)

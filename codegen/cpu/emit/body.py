@@ -16,6 +16,7 @@ from symshape.codegen.cpu.schedule.lane_work import LaneWork
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, ROWS, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.schedule.pieces import Cut, Piece
 from symshape.codegen.cpu.schedule.sweep_order import Schedule
+from symshape.prover.numbers.expr import Expr
 
 Result = TypeVar("Result")
 
@@ -80,7 +81,7 @@ class Body:
             begin = pure(f"arith.muli {block}, {length} : i64")
             end = pure(f"arith.minsi {pure(f'arith.addi {begin}, {length} : i64')}, {end} : i64")
         if self.pieces is not None:
-            self._in_pieces(self.pieces, begin, end, inside)
+            self._in_pieces(self.pieces, begin, end, inside, (Expr.const(0), layout.lane.size))
             return
         self.end = end
         if layout.work is not None:
@@ -110,29 +111,40 @@ class Body:
         whole = pure(f"arith.cmpi eq, {length}, {state.constant(self.layout.block, 'i64')} : i64")
         state.writer.branch(whole, [], partial(vectors, True), partial(vectors, False))
 
-    def _in_pieces(self, piece: Piece | Cut, begin: str, end: str, inside: Callable[[], None]) -> None:
-        """Loops over the pieces of the lane dim in [begin, end)."""
+    def _in_pieces(
+        self, piece: Piece | Cut, begin: str, end: str, inside: Callable[[], None], limits: tuple[Expr, Expr]
+    ) -> None:
+        """Loops over the pieces of the lane dim in [begin, end), which is the part of a unit of [``limits``)."""
         state, pure = self.state, self.state.writer.pure
         if isinstance(piece, Cut):
-            at = scalar(state, piece.at)
+            (low, high), at = limits, scalar(state, piece.at)
+            till, since = (high, low) if piece.whole else (piece.at, piece.at)
             if piece.whole:
                 above = pure(f"arith.cmpi sge, {at}, {state.constant(0, 'i64')} : i64")
                 at = pure(f"arith.select {above}, {begin}, {end} : i64")
             else:
                 at = pure(f"arith.minsi {pure(f'arith.maxsi {at}, {begin} : i64')}, {end} : i64")
-            self._in_pieces(piece.below, begin, at, inside)
-            self._in_pieces(piece.above, at, end, inside)
+            self._in_pieces(piece.below, begin, at, inside, (low, till))
+            self._in_pieces(piece.above, at, end, inside, (since, high))
             return
         usual = self.schedule, self.layout, state.groups, state.uniform_depth
         self.schedule, self.layout, state.groups = piece.plan, piece.division, piece.division.groups
+        most = (limits[1] - limits[0]).as_int()
+        is_vector = most is not None and most <= state.width and not self.layout.packed
 
         def loops() -> Sequence[str]:
             state.uniform_depth = state.writer.depth
-            self._along(begin, end, inside)
+            if is_vector:
+                self.position, self.end, self.copies, self.full = begin, end, 1, False
+                state.single = most == 1
+                inside()
+                state.single = False
+            else:
+                self._along(begin, end, inside)
             return []
 
-        if piece.reads_outside:
-            state.writer.branch(pure(f"arith.cmpi slt, {begin}, {end} : i64"), [], loops)
+        if piece.reads_outside or is_vector:
+            state.writer.branch(pure(f"arith.cmpi slt, {begin}, {end} : i64"), [], loops, rare=False)
         else:
             self._along(begin, end, inside)
         self.schedule, self.layout, state.groups, state.uniform_depth = usual

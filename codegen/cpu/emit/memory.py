@@ -399,6 +399,11 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, on
 
 
 def store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
+    if state.single:
+        kind = vector.removesuffix(">").rpartition("x")[2]
+        first = state.writer.pure(f"vector.extract {name}[0] : {kind} from {vector}", at_least=state.writer.depth)
+        state.writer.effect(f"llvm.store {first}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
+        return
     plain = f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr"
     if state.mask is None:
         state.writer.effect(plain)
@@ -455,13 +460,13 @@ def _one_by_one(state: State, addresses: str, kind: str) -> str:
 
 
 def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
-    """A scalar load outside the vector loop; only if the condition (unless "") holds, else 0."""
+    """A scalar load outside the vector loop; 0 if the condition (unless "") does not hold: then memory that is always
+    there is read, not behind a branch, so that equal loads are one."""
     writer, kind = state.writer, types.memory(dtype)
-    text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
     depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))
-    if not condition:
-        return state.in_register(writer.pure(text, at_least=depth), dtype, uniform=True)
-    zero = state.constant(0, kind)
-    with writer.within(depth):
-        (name,) = writer.branch(condition, [kind], lambda: [writer.emit(text)], lambda: [zero])
+    where = _somewhere(state, condition, address)
+    text = f"llvm.load {where} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
+    name = writer.pure(text, at_least=depth)
+    if condition:
+        name = writer.pure(f"arith.select {condition}, {name}, {state.constant(0, kind)} : {kind}", at_least=depth)
     return state.in_register(name, dtype, uniform=True)

@@ -50,7 +50,8 @@ class State:
     """The emitter's state inside one kernel body.
 
     ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim along the lanes; None where one point is
-    computed at a time. ``mask``: the active lanes, None if all are; ``whole``: an i1, whether all are.
+    computed at a time. ``mask``: the active lanes, None if all are; ``whole``: an i1, whether all are;
+    ``single``: there is but the first.
     ``uniform_depth``: the depth of the innermost region around the vector loop, where scalar loads go. ``error``: the
     address of the error slot, "" without one. ``safe``: memory that may always be read, for inactive lanes.
     ``workspace``: the address of the workspace of split reductions. ``packed``: see `Packed`.
@@ -66,6 +67,7 @@ class State:
     lane: str | None = None
     mask: str | None = None
     whole: str = ""
+    single: bool = False
     uniform_depth: int = 0
     error: str = ""
     safe: str = ""

@@ -203,12 +203,15 @@ class Writer:
         types: Sequence[str],
         then: Callable[[], Sequence[str]],
         otherwise: Callable[[], Sequence[str]] | None = None,
+        *,
+        rare: bool = True,
     ) -> list[str]:
-        """``if``; both branches return values of the types. Their operations stay inside."""
+        """``if``; both branches return values of the types. Their operations stay inside, unless the branches are not
+        ``rare``."""
         parts = []
         for part in (then, otherwise):
             if part is not None:
-                lines = self._region([], part, barrier=True)
+                lines = self._region([], part, barrier=rare)
                 parts.append(lines + _yield(self._yielded, types))
         result = f" -> ({', '.join(types)})" if types else ""
         return self._finish(f"scf.if {condition}{result}", types, parts)

@@ -18,7 +18,7 @@ from symshape.codegen.cpu.schedule.lane_work import LaneWork
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import chooses, unrolled
-from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, closure, schedule, weight
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, closure, contiguous, schedule, weight
 from symshape.machine.targets import CPU_MOST_INTERLEAVED
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, product
@@ -285,6 +285,10 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
     found, division = [], layout(kernel, rows, width)
     if division.transposed:
         found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
+    elif _is_apart(kernel, plan):
+        sideways = schedule(kernel, lane=rows.lane)
+        division = layout(kernel, sideways, width, tiled=False)
+        found.append(Form("_sideways", kernel, sideways, division, ((length, 0, width * 3 // 4), many)))
     most, constant = _SHORT_VECTORS * width, length.as_int()
     numbers = all(rows_along_lanes.fits(reduction(instr)) for one in plan.sweeps for instr in one.reduces)
     if numbers and (constant is None or constant <= _FEW_VECTORS * width):
@@ -292,6 +296,15 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
         short = ((length, 0, most),) if constant is None else ()
         found.append(Form("_rows_along_lanes", kernel, plan, division, (*short, many)))
     return found
+
+
+def _is_apart(kernel: LoopKernel, plan: Schedule) -> bool:
+    """Whether elements of a row are read once, and one by one (a diagonal, every second element): then a row wastes the
+    lanes that it does not fill, and of the rows there are enough for all lanes."""
+    if len(plan.sweeps) != 1:
+        return False
+    (one,) = plan.sweeps
+    return not any(instr.op == "extract" or contiguous(kernel, instr, plan.lane) for instr in one.code)
 
 
 def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.vector_math.small_integers import float_of_small, small_from_float
 from symshape.machine import float_functions
@@ -46,6 +47,21 @@ class Floats(float_functions.Floats):
 
     def _int_name(self, value: str | int) -> str:
         return value if isinstance(value, str) else self.integer_constant(value)
+
+    @property
+    def has_tables(self) -> bool:
+        """Of f32 in vectors: where indices known at run time permute a register."""
+        return self.element == "f32" and not self.uniform and bool(self.state.target.permutes)
+
+    def pick(self, table: Sequence[float], index: str) -> str:
+        """For each lane, the number of the table of 8 that the lowest three bits of its integer say."""
+        width, vector = self.state.width, self.type_
+        numbers = ", ".join(types.literal(value, "f32") for value in [*table] * (width // len(table)))
+        register = self.state.writer.pure(f"arith.constant dense<[{numbers}]> : {vector}")
+        name, operands = ("avx512.permvar.sf.512" if width == 16 else "avx2.permps"), f"{register}, {index}"
+        return self.state.writer.pure(
+            f'llvm.call_intrinsic "llvm.x86.{name}"({operands}) : ({vector}, {self.integers}) -> {vector}'
+        )
 
     def op(self, name: str, *operands: str | float) -> str:
         """Any operation whose operands and result have the float type."""
