@@ -117,7 +117,8 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
-    symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    numbers: set[ir.Value] = field(default_factory=set)  # those that are read from tensors or computed from such
+    symbol_sources: dict[str, ir.Value] = field(default_factory=dict)  # such a size -> the tensor or number that it is
     called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
     def layout(self, value: ir.Value) -> Layout:
@@ -141,6 +142,10 @@ class Graph:
             value = step.base
         return Access(value, map_, conditions)
 
+    def comes_late(self, value: ir.Value) -> bool:
+        """Whether kernels may have to run before there is this value: a tensor, or a number that is read from one."""
+        return value in self.numbers or isinstance(value.type, ir.RankedTensorType)
+
     def storage(self, value: ir.Value) -> ir.Value:
         """The value whose memory a view shares."""
         while value in self.views:
@@ -154,6 +159,7 @@ def read_graph(block: ir.Block) -> Graph:
     operations = [view.operation for view in block.operations]
     for op in operations:
         graph.sizes.read(op)
+        _read_numbers(graph, op)
     last: dict[str, Any] = {}  # of each kind of calls that keep their order
     for op in operations:
         for kind in orders_of(op):
@@ -168,10 +174,21 @@ def read_graph(block: ir.Block) -> Graph:
             _read_init(graph, op)
         elif name == "linalg.generic":
             _read_generic(graph, op)
-        elif name == "symshape.unbacked_symbol" and isinstance(op.operands[0].type, ir.RankedTensorType):
-            graph.symbol_tensors[symbol_name(op)] = op.operands[0]
+        elif name == "symshape.unbacked_symbol" and graph.comes_late(op.operands[0]):
+            graph.symbol_sources[symbol_name(op)] = op.operands[0]
     _find_buffer_uses(graph, operations)
     return graph
+
+
+_OF_TENSORS = frozenset({"symshape.view", "linalg.generic", "tensor.empty", "tensor.splat"})
+
+
+def _read_numbers(graph: Graph, op: Any) -> None:
+    """The op's results that are no tensors, if it reads a tensor or a number that is read from one."""
+    if op.name not in _OF_TENSORS:
+        numbers = [result for result in op.results if not isinstance(result.type, ir.RankedTensorType)]
+        if numbers and any(graph.comes_late(value) for value in op.operands):
+            graph.numbers.update(numbers)
 
 
 def _read_view(graph: Graph, op: Any) -> None:

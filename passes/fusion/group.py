@@ -62,7 +62,7 @@ class Grouping:
     groups: list[Group] = field(default_factory=list)
     group_of: dict[Compute, Group] = field(default_factory=dict)
     reads: dict[Compute, list[Access]] = field(default_factory=dict)
-    sources: dict[Compute, list[ir.Value]] = field(default_factory=dict)  # tensors that its sizes are read from
+    sources: dict[Compute, list[ir.Value]] = field(default_factory=dict)  # what its data-dependent sizes are read from
     order: Order = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,18 +105,19 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
             found.setdefault((value, ()), Access(value, ()))
 
     returned(visit(node, tuple(dim_symbols("d", len(node.sizes))), ()))
-    if grouping.graph.symbol_tensors:
-        grouping.sources[node] = _symbol_tensors(grouping.graph, {current for current, _ in visited})
+    if grouping.graph.symbol_sources:
+        grouping.sources[node] = _symbol_sources(grouping.graph, {current for current, _ in visited})
     return list(found.values())
 
 
-def _symbol_tensors(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
-    """The tensors that sizes in these nodes are read from: they are needed before a kernel with such a size starts."""
+def _symbol_sources(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
+    """The tensors and numbers that sizes in these nodes are read from: they are needed before a kernel with such a size
+    starts."""
     names: set[str] = set()
     for node in nodes:
         exprs = [*node.sizes, *(e for a in node.inputs for e in (*a.map, *a.conditions))]
         names.update(name for e in (*exprs, *outer_sizes(node.op, graph)) for name in e.symbols)
-    return [value for name, value in graph.symbol_tensors.items() if name in names]
+    return [value for name, value in graph.symbol_sources.items() if name in names]
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Order:
     def _of(self, op: Any) -> int:
         if op not in self._needs:
             self._needs[op] = 0  # also keeps a circle, which valid IR does not have, from hanging
-            self._needs[op] = self.needs(v for v in op.operands if isinstance(v.type, ir.RankedTensorType))
+            self._needs[op] = self.needs(v for v in op.operands if self.graph.comes_late(v))
             for before in self.graph.called_before.get(op, ()):
                 self._needs[op] |= self._of(before)
         return self._needs[op]

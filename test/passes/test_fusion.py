@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from typing import Any
 
@@ -38,6 +39,24 @@ def test_a_size_read_from_a_result_comes_after_it() -> None:
         return y, x.sin() + n
 
     agree(function, symshape.compile(function), torch.randn(9))
+
+
+def _computed_length(x: torch.Tensor) -> Any:
+    steps = torch.arange(math.ceil(((x[-1] - x[0]) / 0.25 + 1).item()), dtype=x.dtype) * 0.25 + x[0]
+    return steps[0] == x[0], steps
+
+
+def _drawn_by_a_call(x: torch.Tensor) -> Any:
+    drawn = torch.randperm(int((x[0] * 1.5).item()) + 2)
+    return drawn.sum() + x[0], drawn.max() + x.sum()
+
+
+@pytest.mark.parametrize("function", [_computed_length, _drawn_by_a_call])
+def test_a_number_computed_from_a_result_comes_after_it(function: Any) -> None:
+    """Two values of x[0] could share a kernel, but one needs a size or a call that is made from the other."""
+    compiled = symshape.compile(function)
+    for size in (5, 8, 1):
+        agree(function, compiled, torch.linspace(1, 3, size))
 
 
 def test_nothing_raises_where_nothing_is_read() -> None:
