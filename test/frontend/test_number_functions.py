@@ -189,6 +189,21 @@ def test_rounded_numbers() -> None:
         torch.testing.assert_close(jitted(torch.ones(n)), torch.full((n,), float(round(n, -1))))
 
 
+def test_powers_by_the_builtin() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        n = x.shape[0]
+        return pow(x, 2), pow(2.0, x), pow(x, x), x * pow(n, 2), x * pow(2, n), x * pow(n, 0.5), x * pow(7, 2, 5)
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for n in (4, 6, 1):
+        x = torch.linspace(0.5, 2, n)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
 def test_numbers_of_numpy_keep_their_methods() -> None:
     torch._dynamo.reset()
 

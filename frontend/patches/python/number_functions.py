@@ -63,13 +63,16 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``divmod`` becomes two operations, and ``operator.index`` of a size the size itself."""
+    """``divmod`` becomes two operations, ``operator.index`` of a size the size itself, and ``pow`` of two arguments
+    ``**``, of tensors too."""
 
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.fn is divmod and len(args) == 2 and not kwargs and _are_symbolic(args):
             parts = (operator.floordiv, operator.mod)
             return TupleVariable([BuiltinVariable(part).call_function(tx, list(args), {}) for part in parts])
+        if self.fn is pow and len(args) == 2 and not kwargs:
+            return BuiltinVariable(operator.pow).call_function(tx, list(args), {})
         if self.fn is operator.index and len(args) == 1 and isinstance(_number(args[0].realize()), torch.SymInt):
             return args[0]
         return usual(self, tx, args, kwargs)
