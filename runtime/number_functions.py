@@ -11,3 +11,8 @@ def bit_length(number: int) -> int:
 def has_integer_value(number: float) -> int:
     """``float.is_integer``: 0 or 1"""
     return int(float(number).is_integer())
+
+
+def rounded(number: int, digits: int) -> int:
+    """``round`` of an integer: with -1 digits to tens"""
+    return round(number, digits)

@@ -28,7 +28,7 @@ from symshape.runtime.cpu.kept_memory import empty_strided_cpu
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.cpu.tape import Segment
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
-from symshape.runtime.number_functions import bit_length, has_integer_value
+from symshape.runtime.number_functions import bit_length, has_integer_value, rounded
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
@@ -174,6 +174,7 @@ _DIRECT: dict[str, Callable[..., Any]] = {
     "aten.view_as_real.default": _pairs,
     "higher_order.associative_scan": combine_slices,
     "symshape.bit_length": bit_length,
+    "symshape.rounded": rounded,
     "symshape.draw.default": draw,
     "symshape.draw_and_save_state": draw_and_save_state,
     "symshape.draw_from_state": draw_from_state,

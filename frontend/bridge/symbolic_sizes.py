@@ -31,6 +31,14 @@ def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
     return bool(free_unbacked_symbols(tensor))
 
 
+def hint_of(size: int | torch.SymInt) -> int | None:
+    """The size at the call that is traced, without a guard; None if it is data-dependent."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    hint = size.node.hint
+    return hint if isinstance(hint, int) else None
+
+
 def known_multiple(a: Any, b: Any) -> bool:
     """Whether a size is known to be a multiple of another (except where that is 0)."""
     left, right = (x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b))

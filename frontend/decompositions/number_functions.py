@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from symshape.artifact.compiled_program import named
 from symshape.frontend.bridge.number_functions import NONNEGATIVE, POSITIVE, Domain, NumberFunction
-from symshape.runtime.number_functions import bit_length, has_integer_value
+from symshape.runtime.number_functions import bit_length, has_integer_value, rounded
 
 _LOGARITHM: Final[tuple[Domain, ...]] = (POSITIVE,)
 
@@ -42,3 +42,6 @@ METHODS: Final[Mapping[str, NumberFunction]] = {
         NumberFunction(has_integer_value, has_integer_value.__module__, int)
     ),
 }
+
+# `round` of an integer, to tens or hundreds.
+ROUND: Final = named("symshape.rounded")(NumberFunction(rounded, rounded.__module__, int))

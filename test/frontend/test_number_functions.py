@@ -169,6 +169,41 @@ def test_numbers_from_the_data() -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+def test_rounded_numbers() -> None:
+    """To tens, of sizes and of numbers from the data; as a size, too."""
+    torch._dynamo.reset()
+    counters.clear()
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        n, item = x.shape[0], (x[0] * 2.6).item()
+        made = torch.arange(round(item)), x.new_zeros(round(n * 3, -1)), torch.arange(round(int(item * 9), -1))
+        return *made, x * round(n, 1), x * round(n * 1.7, -1), x * round(item, 1), x * (item % 2), x * (-item % 1.5)
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for n in (9, 6, 1, 23):
+        x = torch.linspace(1, 3, n) + n / 8
+        torch.testing.assert_close(compiled(x), program(x))
+    assert counters["stats"]["unique_graphs"] == 1
+    jitted = symshape.jit(lambda x: x * round(x.shape[0], -1))
+    for n in (9, 6, 1, 23):
+        torch.testing.assert_close(jitted(torch.ones(n)), torch.full((n,), float(round(n, -1))))
+
+
+def test_powers_by_the_builtin() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        n = x.shape[0]
+        return pow(x, 2), pow(2.0, x), pow(x, x), x * pow(n, 2), x * pow(2, n), x * pow(n, 0.5), x * pow(7, 2, 5)
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for n in (4, 6, 1):
+        x = torch.linspace(0.5, 2, n)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
 def test_numbers_of_numpy_keep_their_methods() -> None:
     torch._dynamo.reset()
 

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import sympy
 import torch
+from sympy.core.cache import clear_cache
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
+from torch.utils._sympy.functions import FloorDiv, Max, Min
 
 import symshape
 from symshape import backend
@@ -111,6 +113,26 @@ def test_symbols_of_an_expression_are_a_set_of_its_own() -> None:
         assert expr.free_symbols == {a, b} and (expr - expr).free_symbols == set()
         assert sympy.Sum(a, (a, 1, b)).free_symbols == {b}
     assert expr.free_symbols == {a, b}
+
+
+def test_common_factors_are_divided_out_without_simplify(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = sympy.symbols("a b", integer=True, positive=True)
+    cases = [
+        (4 * Max(a, b) + 2 * Min(a, 7), 6, "(2*Max(a, b) + Min(7, a))//3"),
+        (6 * a * Max(a, b), 4 * a, "(3*Max(a, b))//2"),
+        (a * b + a * Min(a, b), 3 * a, "(b + Min(a, b))//3"),
+        (4 * FloorDiv(a, 16) + 4, FloorDiv(a, 16) + 1, "4"),
+        (4 * a + 2, a + 3, "(4*a + 2)//(a + 3)"),
+    ]
+    clear_cache()  # sympy's of quotients
+    with in_force(Scope("frame")), monkeypatch.context() as patched:
+        patched.setattr(sympy, "simplify", lambda expr: pytest.fail(f"simplify({expr})"))
+        found = [FloorDiv(base, sympy.sympify(divisor)) for base, divisor, _ in cases]
+    for quotient, (base, divisor, text) in zip(found, cases, strict=True):
+        assert str(quotient) in (text, f"({text})")
+        for numbers in ({a: 5, b: 9}, {a: 40, b: 3}, {a: 1, b: 1}):
+            wanted = int(base.subs(numbers)) // int(sympy.sympify(divisor).subs(numbers))
+            assert int(quotient.subs(numbers)) == wanted
 
 
 def test_another_thread_has_no_memory() -> None:

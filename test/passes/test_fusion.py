@@ -59,12 +59,24 @@ def _real_numbers(x: torch.Tensor) -> Any:
     return total, scaled, x.max() + math.exp(scaled.item() / 100)
 
 
-@pytest.mark.parametrize("program", [_one_number, _numbers_of_numbers, _real_numbers])
-def test_a_number_read_from_a_result_comes_after_it(program: Any) -> None:
+def _computed_length(x: torch.Tensor) -> Any:
+    steps = torch.arange(math.ceil(((x[-1] - x[0]) / 0.25 + 1).item()), dtype=x.dtype) * 0.25 + x[0]
+    return steps[0] == x[0], steps
+
+
+def _drawn_by_a_call(x: torch.Tensor) -> Any:
+    drawn = torch.randperm(int((x[0] * 1.5).item()) + 2)
+    return drawn.sum() + x[0], drawn.max() + x.sum()
+
+
+@pytest.mark.parametrize(
+    "program", [_one_number, _numbers_of_numbers, _real_numbers, _computed_length, _drawn_by_a_call]
+)
+def test_a_number_computed_from_a_result_comes_after_it(program: Any) -> None:
+    """The kernels of both could be one, but for a size, a number or a call that is made from a result of one."""
     compiled = symshape.compile(program, strict=True)
-    for n in (5, 2, 9):
-        x = torch.arange(1.0, n + 1) / 2
-        torch.testing.assert_close(compiled(x), program(x))
+    for n in (5, 8, 2):
+        agree(program, compiled, torch.linspace(1, 3, n))
 
 
 def test_nothing_raises_where_nothing_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, HasLocal, Says, Takes, added
-from symshape.frontend.patches.sizes import scattered_sources, slices, zero_one_specialisation
+from symshape.frontend.patches.sizes import contraction_orders, scattered_sources, slices, zero_one_specialisation
 from symshape.frontend.patches.torch_names import (
     DIVISIONS,
     FAKE_MODE,
@@ -255,6 +255,18 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes(f"{SIZES}.try_solve", "expr, thing, trials, floordiv_inequality"),
             Says(f"{SIZES}.ShapeEnv._maybe_guard_rel", "try_solve"),
+        ),
+    ),
+    Patch(
+        "orders of contractions",
+        ("frame", "graph"),
+        ("torch.backends.opt_einsum.m.get_opt_einsum",),
+        contraction_orders.orders_are_of_first_sizes,
+        "opt_einsum, where it is installed, makes the sizes of three operands of `einsum` constant",
+        (
+            Takes("torch.backends.opt_einsum.m.get_opt_einsum", ""),
+            Says("torch.functional.einsum", "get_opt_einsum"),
+            Says("torch.functional.einsum", "contract_path"),
         ),
     ),
 )

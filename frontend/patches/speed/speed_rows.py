@@ -7,6 +7,7 @@ from symshape.frontend.patches import operator_kernels
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes
 from symshape.frontend.patches.speed import (
+    common_factors,
     fake_tensor_creation,
     free_symbols,
     generator_states,
@@ -90,6 +91,19 @@ ROWS: tuple[Patch, ...] = (
             Behaves(f"{NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # earlier, a ShapeEnv does not count its replacements of symbols
+        only_speed=True,
+    ),
+    Patch(
+        "common factors of quotients",
+        ("frame", "graph"),
+        ("torch.utils._sympy.functions.FloorDiv.eval",),
+        common_factors.factors_are_divided_by_terms,
+        "sympy.simplify takes seconds to divide a sum of minima and maxima by a factor of each of its terms",
+        (
+            Takes("torch.utils._sympy.functions.FloorDiv.eval", "base, divisor"),
+            Says("torch.utils._sympy.functions.FloorDiv.eval", "simplify"),
+            Takes("torch.utils._sympy.functions.simple_floordiv_gcd", "p, q"),
+        ),
         only_speed=True,
     ),
     Patch(
