@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 from torch._guards import TracingContext
 
-from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.dynamo import is_control_flow, unimplemented
 from symshape.frontend.bridge.question_origins import Line, users_line_now
 
 _REFUSED: ContextVar[frozenset[Line]] = ContextVar("symshape_refused", default=frozenset())
+_RAISED: ContextVar[Exception | None] = ContextVar("symshape_refusal", default=None)  # what `refuse` raised last
 
 
 @contextlib.contextmanager
@@ -38,10 +39,34 @@ def refused_line() -> Line | None:
     return line if line in lines else None
 
 
+@contextlib.contextmanager
+def refusals_kept() -> Iterator[None]:
+    """Raises a refusal where C++ has made another error of it: what converts the arguments of an operator (`std` with a
+    symbolic correction) makes a RuntimeError of whatever Python raises in there."""
+    token = _RAISED.set(None)
+    try:
+        yield
+    except RuntimeError as error:
+        refusal = _RAISED.get()
+        if refusal is None or is_control_flow(error):
+            raise
+        raise refusal from error
+    finally:
+        _RAISED.reset(token)
+
+
 def refuse(line: Line) -> NoReturn:
     """Breaks the graph. In a loop Dynamo cannot resume: it compiles the part before the statement, and the rest of the
     frame runs in eager mode. Else it resumes after the jump or the call. In an inlined function, the graph is broken at
     the call, and the function is a frame of its own."""
+    try:
+        _break_at(line)
+    except Exception as error:
+        _RAISED.set(error)
+        raise
+
+
+def _break_at(line: Line) -> NoReturn:
     from torch._dynamo import exc
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -58,7 +83,7 @@ def refuse(line: Line) -> NoReturn:
 def _asker() -> str:
     """What evaluates the condition: an "operator" (a node of the graph that runs on fake values), a "jump", or another
     instruction."""
-    frame: Any = sys._getframe(2)
+    frame: Any = sys._getframe(3)
     while frame is not None:
         name, module = frame.f_code.co_qualname, frame.f_globals.get("__name__")
         if (name, module) == ("get_fake_value", "torch._dynamo.utils"):

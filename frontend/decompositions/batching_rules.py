@@ -16,6 +16,7 @@ from torch import Tensor
 
 from symshape.frontend.bridge.batches import Batch, NoRule
 from symshape.frontend.bridge.operators import schema_of
+from symshape.frontend.decompositions.real_parameters import nanquantile, quantile
 
 aten: Any = torch.ops.aten
 Rule = Callable[..., Any]
@@ -179,8 +180,21 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return found.unflatten(0, x.shape[:2])
 
 
+def _bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    sizes = [one.dim() for one in (x1, x2, weight)]
+    if sizes[0] != sizes[1] or sizes[2] != 3:
+        raise NoRule
+    found = torch.einsum("...i,oij,...j->...o", x1, weight, x2)
+    return found if bias is None else found + bias
+
+
 # Operators that C++ takes apart before a batch is looked at.
-ABOVE_LAYERS: dict[Any, Rule] = {aten.linear.default: _linear}
+ABOVE_LAYERS: dict[Any, Rule] = {
+    aten.linear.default: _linear,
+    aten.bilinear.default: _bilinear,
+    aten.quantile.scalar: quantile,
+    aten.nanquantile.scalar: nanquantile,
+}
 
 
 # --- others ----------------------------------------------------------------------------------------------------------
@@ -195,6 +209,13 @@ def _linalg_solve(b: Batch, a: Tensor, y: Tensor, *, left: bool = True, check_er
     full = [_with_rank(b.full(a), rank + 1), _with_rank(column, rank + 1)]
     result, *rest = aten._linalg_solve_ex.default(*full, left=left, check_errors=check_errors)
     return (result.squeeze(-1) if is_vector else result, *rest)
+
+
+def _linalg_lstsq(b: Batch, a: Tensor, y: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+    if b.rank(a) < 2 or b.rank(a) != b.rank(y) or not a.is_cpu or driver not in (None, "gelsy"):
+        raise NoRule
+    solution, residuals, rank, values = aten.linalg_lstsq.default(b.full(a), b.full(y), rcond, driver=driver)
+    return solution, residuals.expand(b.size, 0), rank, values.expand(b.size, 0)  # this driver has two of them
 
 
 def _with_rank(x: Tensor, rank: int) -> Tensor:
@@ -406,6 +427,7 @@ def batching_rules() -> dict[Any, Rule]:
         aten.convolution.default: _convolution,
         aten.convolution_backward.default: _convolution_backward,
         aten._linalg_solve_ex.default: _linalg_solve,
+        aten.linalg_lstsq.default: _linalg_lstsq,
         aten.searchsorted.Tensor: _searchsorted,
         aten.linalg_cross.default: _linalg_cross,
         aten.take_along_dim.default: _take_along_dim,

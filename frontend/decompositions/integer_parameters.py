@@ -19,6 +19,7 @@ import torch
 from symshape.frontend.bridge.operators import PAD, PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of, is_unbacked
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
+from symshape.frontend.decompositions.combinations import combinations, takes_combinations
 from symshape.frontend.decompositions.differences import (
     diff,
     gradient,
@@ -409,6 +410,7 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
         one: Replacement(run, has_symbolic_factor if one is torch.nn.functional.interpolate else has_symbolic_float)
         for one, run in python_functions().items()
     },
+    torch.combinations: Replacement(combinations, takes_combinations),
     torch.diff: Replacement(diff, takes_diff),
     torch.Tensor.diff: Replacement(diff, takes_diff),
     torch.gradient: Replacement(gradient, takes_gradient),

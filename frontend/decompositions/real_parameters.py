@@ -455,6 +455,38 @@ def _itself(x: Tensor) -> Tensor:
     return x
 
 
+def var(input: Tensor, dim: Any = None, *, correction: Real = 1, keepdim: bool = False) -> Tensor:
+    """``torch.var``"""
+    x = _wide(input)
+    found = torch.var(x, dim, correction=0, keepdim=keepdim)
+    return (found * _correction(x, dim, correction)).to(input.dtype)
+
+
+def std(input: Tensor, dim: Any = None, *, correction: Real = 1, keepdim: bool = False) -> Tensor:
+    """``torch.std``"""
+    return var(_wide(input), dim, correction=correction, keepdim=keepdim).sqrt().to(input.dtype)
+
+
+def var_mean(input: Tensor, dim: Any = None, *, correction: Real = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``torch.var_mean``"""
+    x = _wide(input)
+    found, mean = torch.var_mean(x, dim, correction=0, keepdim=keepdim)
+    return (found * _correction(x, dim, correction)).to(input.dtype), mean.to(input.dtype)
+
+
+def std_mean(input: Tensor, dim: Any = None, *, correction: Real = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``torch.std_mean``"""
+    found, mean = var_mean(_wide(input), dim, correction=correction, keepdim=keepdim)
+    return found.sqrt().to(input.dtype), mean.to(input.dtype)
+
+
+def _correction(x: Tensor, dim: Any, correction: Any) -> Tensor:
+    """What a mean square of distances is multiplied with: n / max(n - correction, 0), a tensor without dims."""
+    dims = range(x.dim()) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
+    count = torch.full((), math.prod(x.size(d) for d in dims), dtype=torch.float64, device=x.device)
+    return count / (count - correction).clamp_min(0)
+
+
 def nan_to_num(
     input: Tensor, nan: Real | None = None, posinf: Real | None = None, neginf: Real | None = None
 ) -> Tensor:
@@ -582,6 +614,10 @@ _OF_FUNCTIONS = (
     pdist,
     quantile,
     nanquantile,
+    var,
+    std,
+    var_mean,
+    std_mean,
     nan_to_num,
     logit,
     isclose,
@@ -602,6 +638,8 @@ _OF_METHODS = (
     uniform_,
     quantile,
     nanquantile,
+    var,
+    std,
     nan_to_num,
     logit,
     isclose,

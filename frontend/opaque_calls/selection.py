@@ -23,6 +23,7 @@ from symshape.frontend.bridge.dynamo import hints_of_sizes, is_in_try, shape_env
 from symshape.frontend.bridge.errors_of_traced_calls import eager_error_of
 from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
+from symshape.frontend.bridge.refused_questions import refusals_kept
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import (
     MistakenCall,
@@ -95,7 +96,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         if is_comparison(node):
             args, kwargs = (read_as_item(node, args, kwargs),), {}
         try:
-            with forgetting_new_sizes(env) as keep_those_of:
+            with refusals_kept(), forgetting_new_sizes(env) as keep_those_of:
                 refuse_lost_kernel(node.target, may_probe(), args, kwargs)
                 run = functools.partial(usual, graph, node, args, kwargs, module)
                 if site in frame.decisions.views:

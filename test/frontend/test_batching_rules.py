@@ -71,6 +71,11 @@ def _activated(x: Tensor, w: Tensor) -> Tensor:
     return gates * w + F.gelu(x)[..., :2] + F.gelu(x, approximate="tanh")[..., 2:]
 
 
+def _fitted(x: Tensor, w: Tensor) -> Tensor:
+    found = F.bilinear(x, x.sin(), w, w[:, 0, 0]) * x.quantile(0.3, dim=1, keepdim=True)
+    return found + torch.linalg.lstsq(x[:, :2], x[:, 2:]).solution.mT + torch.nanquantile(w, 0.7)
+
+
 def _cross_entropies(x: Tensor, w: Tensor) -> Tensor:
     likely, target = x.sigmoid(), w.sigmoid()
     weighted = F.binary_cross_entropy(likely, target, w.detach().exp(), reduction="sum")
@@ -107,6 +112,7 @@ PROGRAMS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
     "solve for columns": (lambda x, w: torch.linalg.solve(x @ x.mT + 2 * torch.eye(3), w), (2, 3, 3), (2, 3, 4)),
     "cat": (lambda x, w: torch.cat([x, w, x], -1).cross(torch.hstack([w, x, x]), dim=0), (3, 2), (3, 1)),
     "masked_scatter": (lambda x, w: x.masked_scatter(x > 0, w), (2, 3), (6,)),
+    "fitted": (_fitted, (4, 3), (2, 3, 3)),
     "kl_div": (lambda x, w: F.kl_div(x, w.sigmoid(), reduction="batchmean"), (2, 3), (2, 3)),
     "activations": (_activated, (3, 4), (2,)),
     "binary cross entropy": (_cross_entropies, (2, 3), (2, 3)),

@@ -50,6 +50,17 @@ def windows(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def combined(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.sum(1).cos()
+    return (
+        torch.combinations(y),
+        torch.combinations(y, 3).prod(1),
+        torch.combinations(input=y, r=1),
+        torch.combinations(torch.arange(x.shape[0]), with_replacement=True),
+        torch.combinations(y, 3, True).sum(),
+    )
+
+
 def triangles(x: Tensor) -> tuple[Tensor, ...]:
     rows = x.shape[0]
     i, j = torch.triu_indices(rows, rows, offset=1)
@@ -188,7 +199,8 @@ def complex_numbers(x: Tensor) -> Tensor:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
-    "function", [spaced, filled, powers, windows, triangles, frequencies, classes, numbers, kroneckers, padded]
+    "function",
+    [spaced, filled, powers, windows, triangles, combined, frequencies, classes, numbers, kroneckers, padded],
 )
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)

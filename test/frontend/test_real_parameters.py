@@ -224,7 +224,36 @@ def products(x: Tensor, number: float) -> tuple[Tensor, ...]:
     )
 
 
-PROGRAMS = (arguments_of_operators, factors, rounded_and_raised, filled, products)
+def corrections(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    return (
+        x.var(1, correction=6 * number),
+        x.std(correction=number),
+        *torch.var_mean(x, (0, 1), correction=number, keepdim=True),
+        *torch.std_mean(x.double(), 0, correction=number),
+        F.pad(x, (1, -1, 0, 2), value=number),
+        F.pad(x.t(), (1, 2), value=-number),
+        x.detach().histc(4, -number, number),
+    )
+
+
+def sizes(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    kept = max(1, x.shape[1] - int(x.shape[1] * number))
+    return (
+        x[:, : int(number * x.shape[1])].sum(1),
+        x.topk(kept, 1).values,
+        x.new_zeros(kept, round(number * 10)) + number,
+        torch.arange(0, 2, number),
+        F.interpolate(x[None], scale_factor=number, mode="linear", recompute_scale_factor=True),
+    )
+
+
+def unread(x: Tensor, number: float) -> tuple[Tensor, ...]:
+    running = torch.zeros(6), torch.ones(6)
+    F.batch_norm(x, *running, training=True, momentum=number)
+    return F.dropout(x, number, training=False) * 2, F.poisson_nll_loss(x, x, eps=number)
+
+
+PROGRAMS = (arguments_of_operators, factors, rounded_and_raised, filled, products, corrections, sizes, unread)
 
 
 @pytest.mark.parametrize(
@@ -250,9 +279,20 @@ def test_arguments_that_change_are_one_graph(function: Callable[..., Any], gradi
 
 
 def test_sizes_that_are_made_of_an_argument() -> None:
+    torch._dynamo.reset()
+    counters.clear()
     compiled = symshape.compile(lambda number: torch.ones(int(10 * number)) * number)
     for number in (0.5, 0.3, 0.5):
         assert torch.equal(compiled(number), torch.ones(int(10 * number)) * number)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_sizes_are_rounded_as_in_eager_mode() -> None:
+    """As an expression ``10 * (1 - number)`` is ``10 - 10 * number``, which is 1 for 0.9, and not 0.99...: each value
+    has a graph."""
+    compiled = symshape.compile(lambda number: torch.ones(int(10 * (1 - number))), fullgraph=True)
+    for number in (0.5, 0.9, 0.3, 0.7):
+        assert compiled(number).shape == (int(10 * (1 - number)),)
 
 
 @pytest.mark.parametrize(

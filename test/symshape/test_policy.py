@@ -138,6 +138,19 @@ def test_past_the_limit(function: Callable[..., Any], caplog: pytest.LogCaptureF
     assert "2 values of x.size(0)" in message and function.__name__ in message
 
 
+def test_past_the_limit_in_the_arguments_of_an_operator(caplog: pytest.LogCaptureFixture) -> None:
+    """C++ makes an error of its own of what is raised while it reads them."""
+
+    def function(x: torch.Tensor, number: float) -> torch.Tensor:
+        return (x * 2).var(1, correction=number) + 1
+
+    compiled = symshape.compile(function, policy=FEW)
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    for number in (0.5, 0.25, 1.5, 2.5):
+        torch.testing.assert_close(compiled(x, number), function(x, number))
+    assert _graphs() <= 4 and len(_said(caplog)) == 1
+
+
 def test_a_loop_over_fifty_lengths(caplog: pytest.LogCaptureFixture) -> None:
     """Five graphs with the default policy: four for lengths, and one for what comes before the loop."""
     compiled = symshape.compile(_loop)

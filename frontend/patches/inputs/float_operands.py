@@ -127,6 +127,13 @@ def _threshold(w: _Writer, dtype: torch.dtype, x: Any, threshold: Any, value: An
     return w.call(aten.where.self, chosen, w.scalar(value, dtype), x)
 
 
+def _padded(w: _Writer, dtype: torch.dtype, x: Any, pad: Any, value: Any = 0) -> Node:
+    """Zeros are added, and where they are is read from a padded mask."""
+    added = w.call(aten.full_like.default, x, False, dtype=torch.bool)
+    added = w.call(aten.constant_pad_nd.default, added, pad, True)
+    return w.call(aten.where.self, added, w.scalar(value, dtype), w.call(aten.constant_pad_nd.default, x, pad, 0))
+
+
 def _scattered(w: _Writer, dtype: torch.dtype, x: Any, dim: int, index: Any, value: Any) -> Node | None:
     if not x.meta["val"].is_cpu:
         return None
@@ -156,6 +163,7 @@ _RULES: Mapping[Any, Callable[..., Node | None]] = {
     aten.div.Tensor_mode: _by_tensor(aten.div.Tensor_mode),
     aten.copysign.Scalar: _by_tensor(aten.copysign.Tensor),
     aten.scatter.value: _scattered,
+    aten.constant_pad_nd.default: _padded,
     prims.fma.default: _multiplied_and_added,
     prims.scalar_tensor.default: _scalar_tensor,
 }

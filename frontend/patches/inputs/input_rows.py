@@ -69,6 +69,8 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
             Exists("torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS", "dict"),
             Exists("torch.utils._sympy.symbol.SymT.FLOAT"),
+            Exists("torch._dynamo.symbolic_convert.TensorifyState.force_specializations", "set"),
+            Says("torch._dynamo.symbolic_convert.TensorifyState.should_specialize", "force_specializations"),
         ),
     ),
     Patch(
