@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import ConstantVariable, SymNodeVariable, TupleVariable
 from torch._dynamo.variables.lazy import LazySymNodeFormatString, LazyVariableTracker
@@ -35,8 +36,10 @@ def _formatted(usual: Callable[..., Any]) -> Callable[..., Any]:
         value = self.stack[-1]
         if not isinstance(value, SymNodeVariable) or flags & 0x03:  # `!r` and the like: the number's text is meant
             return usual(self, fmt_spec, flags)
+        if value.source is not None and not isinstance(value.sym_num, torch.SymInt):
+            return usual(self, fmt_spec, flags)  # a float that is an argument: see `trace_messages`
         self.pop()
-        self.push(LazyVariableTracker.create(_FormattedNumber(value, fmt_spec), source=value.source, tx=self))
+        self.push(LazyVariableTracker.create(_FormattedNumber(value, fmt_spec), source=None, tx=self))
         return None
 
     return _format_value
