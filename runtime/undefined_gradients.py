@@ -11,6 +11,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
+from symshape.errors import CompileError
+
 Run = Callable[[list[Any]], Any]  # of a compiled graph: the list of its inputs, which it empties
 
 
@@ -40,3 +44,21 @@ def with_undefined_gradients(
         return programs[chosen](kept)
 
     return call
+
+
+def with_zeros(
+    tangents: Sequence[int], zeros: Callable[[], Callable[..., Sequence[torch.Tensor]]] | None, args: list[Any]
+) -> list[Any]:
+    """The arguments of a backward graph with zeros for undefined gradients. ``zeros()`` computes those of all tangents,
+    of the other arguments; None for a graph of one tangent."""
+    if all(args[i] is not None for i in tangents):
+        return args
+    if zeros is None:
+        raise CompileError(
+            "compiled autograd calls a backward graph although none of its results has a gradient",
+            next_step="detach the results that backward does not reach, or call backward without compiled autograd",
+        )
+    others = [x for i, x in enumerate(args) if i not in tangents]
+    for i, made in zip(tangents, zeros()(*others), strict=True):
+        args[i] = made if args[i] is None else args[i]
+    return args

@@ -28,7 +28,7 @@ from symshape.options import Options
 from symshape.pipeline import Timings, timed
 from symshape.runtime.postponed_activations import PostponedActivations, with_activations
 from symshape.runtime.torch_c import without_autocast
-from symshape.runtime.undefined_gradients import with_undefined_gradients
+from symshape.runtime.undefined_gradients import with_undefined_gradients, with_zeros
 from symshape.stack_room import with_room
 
 if TYPE_CHECKING:
@@ -68,8 +68,16 @@ def backward_program(
     program = takes_batches(with_undefined_gradients(run, tangents, len(output.args[0]), make))
     program = with_activations(program) if waits else program
     takes_boxed_arguments(program)
-    takes_undefined_gradients(program)
+    zeros = functools.cache(functools.partial(_zeros, graph)) if len(tangents) > 1 else None
+    takes_undefined_gradients(program, functools.partial(with_zeros, tangents, zeros))
     return program
+
+
+def _zeros(gm: torch.fx.GraphModule) -> Callable[..., list[torch.Tensor]]:
+    from symshape.frontend.graph_rewrites.undefined_gradients import zeros_for_gradients
+
+    with without_modes():
+        return zeros_for_gradients(gm)
 
 
 def _pruned_program(

@@ -319,14 +319,15 @@ def takes_boxed_arguments(run: Callable[..., Any]) -> None:
 _UNDEFINED: Final = "symshape_undefined_gradients"
 
 
-def takes_undefined_gradients(run: Callable[..., Any]) -> None:
-    """Says of a compiled backward graph that its tangents may be None."""
-    setattr(run, _UNDEFINED, True)
+def takes_undefined_gradients(run: Callable[..., Any], as_zeros: Callable[[list[Any]], list[Any]]) -> None:
+    """Says of a compiled backward graph that its tangents may be None. ``as_zeros`` of its arguments replaces them, for
+    who runs the traced graph itself."""
+    setattr(run, _UNDEFINED, as_zeros)
 
 
-def may_take_undefined_gradients(run: Any) -> bool:
-    """Whether the tangents of a compiled backward graph may be None."""
-    return getattr(run, _UNDEFINED, False)
+def undefined_gradients_of(run: Any) -> Callable[[list[Any]], list[Any]] | None:
+    """``as_zeros`` of a compiled backward graph whose tangents may be None; None for others."""
+    return getattr(run, _UNDEFINED, None)
 
 
 def written_arguments() -> list[int]:

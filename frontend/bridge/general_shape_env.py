@@ -312,7 +312,18 @@ class GeneralShapeEnv(ShapeEnv):
 
     def _general_answer(self, condition: Any, default: bool | None) -> bool | None:
         """The answer to a condition that is right for every size; None if there is none, or the condition needs no
-        guard. ``default``: the answer for unbacked sizes, if the rule gives one."""
+        guard. ``default``: the answer for unbacked sizes, if the rule gives one.
+
+        In this order, where the first that gives an answer decides:
+
+        - ``default``, where the hints agree with it. A layout is an exception: at a hint of 0 or 1 the default is the
+          layout of an empty tensor, whereas an empty batch of images is laid out as others are; and where "ge" orders
+          dims, it is that of sizes in this order.
+        - What the trace has decided already.
+        - Of a layout, the answer that holds for all larger sizes (``if_larger``), or unless a remainder is 1.
+        - What the environment knows: None, no guard is needed.
+        - The answers at larger hints (``_answer_at_larger_hints``).
+        """
         if not self.is_backed(condition):
             return None
         here = _evaluated(condition, self.backed_var_to_val)
@@ -320,8 +331,6 @@ class GeneralShapeEnv(ShapeEnv):
             return default
         is_of_few = not self.larger_hints[0].keys().isdisjoint(condition.free_symbols)
         asked_by = _layout_function()
-        # The default would be the layout of an empty tensor where a hint is 0 or 1, whereas an empty batch of images is
-        # laid out as others are; and where "ge" orders dims, that of sizes in this order.
         if here is default and not (asked_by and (is_of_few or asked_by == "ge")):
             return default
         if condition in self.decided:
@@ -332,12 +341,16 @@ class GeneralShapeEnv(ShapeEnv):
             return larger
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
-        if asked_by:
-            if larger is None:  # of a remainder, which is taken for a larger size as well
-                larger = _if_not_one(condition)
-            if larger is not None:
-                self.uncacheable_answers += 1
-                return larger
+        if asked_by and larger is None:
+            larger = _if_not_one(condition)
+        if larger is not None:
+            self.uncacheable_answers += 1
+            return larger
+        return self._answer_at_larger_hints(condition, here, default, is_of_few)
+
+    def _answer_at_larger_hints(self, condition: Any, here: bool, default: bool | None, is_of_few: bool) -> bool | None:
+        """The answer that a condition has where sizes of 0 and 1 are larger. ``here``: the answer at the hints;
+        ``is_of_few``: whether one of them is 0 or 1."""
         if here is default and not is_of_few:  # a guard where larger sizes of these proportions are in another order
             values = {symbol: (self.backed_var_to_val[symbol] + 1) * _PRIMES[0] for symbol in condition.free_symbols}
             return default if _evaluated(condition, values) is here else None

@@ -62,6 +62,17 @@ def without_gradients(gm: torch.fx.GraphModule, undefined: Collection[int]) -> t
     return copy
 
 
+def zeros_for_gradients(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A graph that makes zeros for each tangent of a backward graph, of its other arguments."""
+    graph, tangents = torch.fx.Graph(), tangents_of(gm)
+    arguments = gm.graph.find_nodes(op="placeholder")
+    for node in arguments:
+        if node not in tangents:
+            graph.node_copy(node)
+    graph.output([_zeros_like(graph, node) for node in arguments if node in tangents])
+    return torch.fx.GraphModule(gm, graph)
+
+
 class _Pruned:
     """``graph``: the copy."""
 
@@ -150,14 +161,16 @@ class _Pruned:
     def _as_zeros(self, node: Node) -> Node:
         """Zeros for an undefined gradient."""
         if node not in self._materialised:
-            like = node.meta["val"]
-            sizes = nodes_of_sizes(self.graph, like.shape)
-            made = self.graph.call_function(
-                _aten.full.default, (sizes, 0), {"dtype": like.dtype, "device": like.device}
-            )
-            made.meta = {**node.meta, "val": like.new_zeros(like.shape)}
-            self._materialised[node] = made
+            self._materialised[node] = _zeros_like(self.graph, node)
         return self._materialised[node]
+
+
+def _zeros_like(graph: torch.fx.Graph, node: Node) -> Node:
+    like = node.meta["val"]
+    sizes = nodes_of_sizes(graph, like.shape)
+    made = graph.call_function(_aten.full.default, (sizes, 0), {"dtype": like.dtype, "device": like.device})
+    made.meta = {**node.meta, "val": like.new_zeros(like.shape)}
+    return made
 
 
 def _name(target: Any) -> str:

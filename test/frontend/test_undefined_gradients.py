@@ -136,3 +136,18 @@ def test_other_ways_to_ask_for_gradients() -> None:
     (gradient,) = torch.autograd.grad(result, x, create_graph=True)
     assert gradient.requires_grad
     torch.testing.assert_close(gradient.detach(), torch.full((4,), 2.0))
+
+
+def test_compiled_autograd_passes_zeros() -> None:
+    """It runs the traced graph itself."""
+    from torch._dynamo import compiled_autograd
+
+    model = Layers()
+    compiled = symshape.compile(model)
+    for n in (3, 5):
+        x = torch.randn(n, 4)
+        expected = _gradients(model, list(model.parameters()), x, (0,))
+        with compiled_autograd._enable(torch.compile(backend="eager", dynamic=True)):
+            found = _gradients(compiled, list(model.parameters()), x, (0,))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other)

@@ -120,6 +120,8 @@ ROWS: tuple[Patch, ...] = (
             Takes(f"{RUNTIME}._AOTDispatchAutogradFunctionFactory.build", "self"),
             Says(f"{RUNTIME}.AOTDispatchAutograd.process_runtime_tangent", "isinstance"),
             Exists("torch.autograd.function.FunctionCtx.set_materialize_grads"),
+            Says("torch._dynamo.compiled_autograd.AutogradCompilerInstance.proxy_call_aot_backward", "_bw_prologue_fn"),
+            Exists("torch._dynamo.compiled_autograd.in_compiled_autograd_region", "bool"),
         ),
         versions=Versions(first="2.13"),
     ),

@@ -1,13 +1,17 @@
-"""Passes undefined gradients to compiled backward graphs, which take them (``runtime/undefined_gradients.py``)."""
+"""Passes undefined gradients to compiled backward graphs, which take them (``runtime/undefined_gradients.py``).
+
+Compiled autograd runs the traced backward graph itself, which takes zeros.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from torch._dynamo import compiled_autograd
 from torch._functorch._aot_autograd import runtime_wrappers
 
-from symshape.frontend.bridge.aot_autograd import may_take_undefined_gradients
+from symshape.frontend.bridge.aot_autograd import undefined_gradients_of
 from symshape.frontend.patches.patch import Changes
 
 
@@ -19,9 +23,11 @@ def tangents_may_be_undefined(changes: Changes) -> None:
 def _without_zeros(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def build(factory: Any) -> Any:
         function, spec = usual(factory), factory.spec
+        as_zeros = undefined_gradients_of(spec.compiled_bw_func)
         # A tensor subclass is taken apart before the graph is called, and has no parts where it is None.
-        if spec.maybe_subclass_meta is None and may_take_undefined_gradients(spec.compiled_bw_func):
+        if spec.maybe_subclass_meta is None and as_zeros is not None:
             function.forward = staticmethod(_forward(function.forward))
+            function._bw_prologue_fn = staticmethod(_prologue(function._bw_prologue_fn, as_zeros))
         return function
 
     return build
@@ -33,3 +39,13 @@ def _forward(usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(ctx, *args)
 
     return forward
+
+
+def _prologue(usual: Callable[..., list[Any]], as_zeros: Callable[[list[Any]], list[Any]]) -> Callable[..., list[Any]]:
+    """What makes the arguments of the backward graph."""
+
+    def prologue(*given: Any) -> list[Any]:
+        args = usual(*given)
+        return as_zeros(args) if compiled_autograd.in_compiled_autograd_region else args
+
+    return prologue
