@@ -65,20 +65,20 @@ def backward_of(
     run: Callable[[], Run | None],
     tangents: Sequence[tuple[int, bool]],
     in_layout: Callable[[Any, int], torch.Tensor],
-    usual: Callable[..., Any],
+    original: Callable[..., Any],
     deterministic: bool,
 ) -> Any:
     """``backward`` of the autograd function of a plain graph. ``run()``: the backward graph, None while it is not
     compiled; ``tangents``: the positions of the results whose gradients it takes, and whether it takes them contiguous;
     ``in_layout(x, k)``: the gradient number k as it takes it; ``deterministic``: whether the graph serves deterministic
-    algorithms too; ``usual``: AOTAutograd's."""
+    algorithms too; ``original``: AOTAutograd's."""
 
     def backward(ctx: Any, *flat: Any) -> Any:
         program = run()
         if program is None or torch.is_grad_enabled() or in_transform() or len(flat) != 1 or type(flat[0]) is not list:
-            return usual(ctx, *flat)
+            return original(ctx, *flat)
         if not deterministic and torch.are_deterministic_algorithms_enabled():
-            return usual(ctx, *flat)
+            return original(ctx, *flat)
         (gradients,) = flat
         args = [*ctx.symints, *ctx.saved_tensors]
         for k, (position, contiguous) in enumerate(tangents):
@@ -94,20 +94,20 @@ def backward_of(
 
 def called_plainly(
     run: Run,
-    usual: Callable[[list[Any]], Any],
+    original: Callable[[list[Any]], Any],
     differentiated: bool,
     mark_results: Callable[[Any], None] | None,
 ) -> Callable[[list[Any]], Any]:
     """What AOTAutograd puts around a plain graph or its autograd function, which is ``run``. ``differentiated``: it is
-    the function. ``mark_results`` gets the results. ``usual``: AOTAutograd's, for the first call, and where the call is
-    made in another mode."""
+    the function. ``mark_results`` gets the results. ``original``: AOTAutograd's, for the first call, and where the call
+    is made in another mode."""
     is_first = True
 
     def with_gradients(args: list[Any]) -> Any:
         nonlocal is_first
         if is_first or not torch.is_grad_enabled() or is_profiling():
             is_first = False
-            return usual(args)
+            return original(args)
         found = run(args)
         results = list(found) if isinstance(found, tuple | list) else [found]
         if mark_results is not None:
@@ -118,7 +118,7 @@ def called_plainly(
         nonlocal is_first
         if is_first or is_profiling():
             is_first = False
-            return usual(args)
+            return original(args)
         if torch.is_grad_enabled():
             set_grad_enabled(False)
             try:

@@ -60,12 +60,12 @@ def batching_kernel(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
             except NoRule:
                 result = NoRule
         if result is NoRule:
-            return usual(*args, **kwargs)
+            return original(*args, **kwargs)
         if op._schema.is_mutable:
             return args[0]
         return pytree.tree_map_only(torch.Tensor, lambda x: torch._C._functorch._add_batch_dim(x, 0, level), result)
 
-    def usual(*args: Any, **kwargs: Any) -> Any:
+    def original(*args: Any, **kwargs: Any) -> Any:
         return op._op_dk(BATCHED, *args, **kwargs)
 
     return kernel

@@ -29,14 +29,14 @@ class FrameCallback(CatchErrorsWrapper):
     replaces that (rather than wrapping it: some stances of ``torch.compiler.set_stance`` look for the backend two steps
     below), and is pickled and copied like it."""
 
-    def __init__(self, usual: CatchErrorsWrapper) -> None:
-        super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
+    def __init__(self, original: CatchErrorsWrapper) -> None:
+        super().__init__(original._torchdynamo_orig_backend, original.hooks)
 
 
 def optimized(
     fn: Any, backend: Any, callback: Callable[[Any], FrameCallback], *, one_graph: bool, habits: dict[str, Any]
 ) -> Any:
-    """``torch.compile(fn)`` with ``callback(usual)`` in the place of Dynamo's own. ``habits``: what else
+    """``torch.compile(fn)`` with ``callback(original)`` in the place of Dynamo's own. ``habits``: what else
     ``torch._dynamo.optimize`` takes."""
     context: Any = torch._dynamo.optimize(backend, nopython=one_graph, **habits)
     if hasattr(context, "callback"):  # not when Dynamo is switched off

@@ -30,9 +30,9 @@ GRADIENTS = frozenset(
 )
 
 
-def run_in_full(usual: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def run_in_full(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """For ``differentiate_by``: a composite C++ operator without its shortcuts."""
-    return usual(*args, **kwargs)
+    return original(*args, **kwargs)
 
 
 def is_shortcut(asking: Any) -> bool:

@@ -19,23 +19,23 @@ from symshape.frontend.decompositions.eager_layouts import restrided
 Rule = Callable[..., Any]
 
 
-def inference_sizes(usual: Rule) -> Rule:
+def inference_sizes(original: Rule) -> Rule:
     """The rule for ``_native_batch_norm_legit_no_training``."""
 
     def sizes(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
         if not _is_plain(x, weight, bias, mean, var):
-            return usual(x, weight, bias, mean, var, momentum, eps)
+            return original(x, weight, bias, mean, var, momentum, eps)
         return _normalised(x, mean), _statistics(x, 0), _statistics(x, 0)
 
     return sizes
 
 
-def training_sizes(usual: Rule) -> Rule:
+def training_sizes(original: Rule) -> Rule:
     """The rule for ``_native_batch_norm_legit``."""
 
     def sizes(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
         if not _is_plain(x, weight, bias, mean, var):
-            return usual(x, weight, bias, mean, var, training, momentum, eps)
+            return original(x, weight, bias, mean, var, training, momentum, eps)
         saved = [_statistics(x, x.shape[1] if training else 0) for _ in range(2)]
         if training:
             for running in (mean, var):
@@ -45,12 +45,12 @@ def training_sizes(usual: Rule) -> Rule:
     return sizes
 
 
-def functional_sizes(usual: Rule) -> Rule:
+def functional_sizes(original: Rule) -> Rule:
     """The rule for ``_native_batch_norm_legit_functional``, which returns the running statistics as well."""
 
     def sizes(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
         if not _is_plain(x, weight, bias, mean, var):
-            return usual(x, weight, bias, mean, var, training, momentum, eps)
+            return original(x, weight, bias, mean, var, training, momentum, eps)
         saved = [_statistics(x, x.shape[1] if training else 0) for _ in range(2)]
         return _normalised(x, mean), *saved, torch.empty_like(mean), torch.empty_like(var)
 

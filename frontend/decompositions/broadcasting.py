@@ -196,25 +196,25 @@ def _is_open(shapes: Sequence[Sequence[Size]]) -> bool:
     return any(undecided(a, b) for sizes in _aligned(shapes) for i, a in enumerate(sizes) for b in sizes[i + 1 :])
 
 
-def with_unknown_shapes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def with_unknown_shapes(original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule for the shape that some shapes are broadcast to."""
 
     def shapes(*given: Any) -> Any:
         whole = [(s,) if isinstance(s, (int, torch.SymInt)) else s for s in given if s is not None]
         if not _is_open(whole):
-            return usual(*given)
+            return original(*given)
         result = []
         for sizes in _aligned(whole):
             if any(undecided(a, b) for i, a in enumerate(sizes) for b in sizes[i + 1 :]):
                 result.append(functools.reduce(joined, sizes))
             else:
-                result.extend(usual(*((size,) for size in sizes)))
+                result.extend(original(*((size,) for size in sizes)))
         return tuple(result)
 
     return shapes
 
 
-def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
+def with_repeated_tensors(original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule that broadcasts tensors, on tensors that are repeated where that may be needed."""
 
     def tensors(*given: Any, **options: Any) -> Any:
@@ -223,7 +223,7 @@ def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
             given = tuple(repeated(given))
         elif any(is_general(size) for shape in shapes for size in shape):
             given = tuple(_widened(given))  # the usual rule would guard on each size, being 1 for instance
-        return usual(*given, **options)
+        return original(*given, **options)
 
     return tensors
 
@@ -300,12 +300,12 @@ def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
     return dims if x.dim() else ()
 
 
-def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
+def _squeeze(original: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
     """Traced so that a dim of an unbacked size stays, with an assertion that it is not 1."""
     for d in _squeezed(x, *(dim or (None,))):
         if _is_unbacked(size := x.size(d)):
             _check(size != 1, lambda: "a dim of size 1 would be dropped")
-    result: torch.Tensor = usual(x, *dim)
+    result: torch.Tensor = original(x, *dim)
     return result
 
 
@@ -318,22 +318,22 @@ def _copy_of(view: Any) -> AutogradKernel:
     return kernel
 
 
-def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
+def _pointwise(original: Any, *args: Any, **kwargs: Any) -> Any:
     tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     if not any(x.requires_grad for x in tensors) or not _is_open([x.shape for x in tensors]):
-        return usual(*args, **kwargs)
+        return original(*args, **kwargs)
     found = iter(repeated(tensors))
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(found), (args, kwargs))
-    return usual(*args, **kwargs)
+    return original(*args, **kwargs)
 
 
-def _cross(usual: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> Any:
-    """Broadcasts all dims but the components. For another number of components than three ``usual`` raises the
+def _cross(original: Any, x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> Any:
+    """Broadcasts all dims but the components. For another number of components than three ``original`` raises the
     error."""
     valid = x.dim() == y.dim() and -x.dim() <= dim < x.dim()
     if not valid or not bool(x.size(dim) == 3) or not bool(y.size(dim) == 3):
-        return usual(x, y, dim=dim)
-    return _pointwise(usual, x, y, dim=dim)
+        return original(x, y, dim=dim)
+    return _pointwise(original, x, y, dim=dim)
 
 
 def with_equal_batches(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
@@ -345,27 +345,27 @@ def with_equal_batches(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
     return [_repeat(x, [*whole, *x.shape[-2:]]) for x in (a, b)]
 
 
-def _solve_triangular(usual: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
-    return usual(*with_equal_batches(a, b), **how)
+def _solve_triangular(original: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
+    return original(*with_equal_batches(a, b), **how)
 
 
-def _solve(usual: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
+def _solve(original: Any, a: torch.Tensor, b: torch.Tensor, **how: Any) -> Any:
     """With one dim less ``b`` may be vectors."""
-    return usual(a, b, **how) if b.dim() == a.dim() - 1 else usual(*with_equal_batches(a, b), **how)
+    return original(a, b, **how) if b.dim() == a.dim() - 1 else original(*with_equal_batches(a, b), **how)
 
 
-def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _pointwise_in_place(original: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """An operand that is written to must have the size of the result."""
     tensors = [y for y in pytree.tree_leaves((x, args, kwargs)) if isinstance(y, torch.Tensor)]
     if not any(y.requires_grad for y in tensors) or not _is_open([y.shape for y in tensors]):
-        return usual(x, *args, **kwargs)
+        return original(x, *args, **kwargs)
 
     def spread(y: torch.Tensor) -> torch.Tensor:
         found = _spread(y, x.shape) if y.dim() <= x.dim() else None
         return y if found is None else found
 
     args, kwargs = pytree.tree_map_only(torch.Tensor, spread, (args, kwargs))
-    return usual(x, *args, **kwargs)
+    return original(x, *args, **kwargs)
 
 
 def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
@@ -381,13 +381,13 @@ def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
 
 
 @functools.cache
-def expanded_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def expanded_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule for the result of ``expand``."""
 
     def sizes(x: torch.Tensor, *shape: Any, **options: Any) -> Any:
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         spread = _spread(x, wanted)
-        return usual(x, *shape, **options) if spread is None else usual(spread, wanted, **options)
+        return original(x, *shape, **options) if spread is None else original(spread, wanted, **options)
 
     return sizes
 
@@ -399,6 +399,6 @@ def expand(x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
     return NotImplemented if spread is None else aten.expand.default(spread, sizes, **options)
 
 
-def _expand(usual: Any, x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
+def _expand(original: Any, x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
     spread = _spread(x, sizes)
-    return usual(x if spread is None else spread, sizes, **options)
+    return original(x if spread is None else spread, sizes, **options)

@@ -1,6 +1,6 @@
 """Matrices made of matrices and vectors: ``block_diag``, ``vander``, ``multi_dot``, whose C++ reads sizes as integers.
 
-For constant sizes, and where the arguments are wrong, the usual forms (``usual``) are used, which raise the errors.
+For constant sizes, and where the arguments are wrong, the original rules are used, which raise the errors.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def _are_ours(tensors: Sequence[torch.Tensor]) -> bool:
     return any(is_general(size) for x in tensors for size in x.shape) and not any(map(has_unbacked_sizes, tensors))
 
 
-def _block_diag(usual: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _block_diag(original: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """(r_i, c_i) each, a vector as one row, a scalar as one element: (sum of r_i, sum of c_i)."""
     if not _are_ours(tensors) or any(x.dim() > 2 for x in tensors):
-        return usual(tensors)
+        return original(tensors)
     dtype = result_type(tensors)
     blocks = [x.to(dtype).view([1] * (2 - x.dim()) + [*x.shape]) for x in tensors]
     width: Size = sum(block.size(1) for block in blocks)
@@ -48,36 +48,36 @@ def _block_diag(usual: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return torch.cat(rows)
 
 
-def _linalg_vander(usual: Any, x: torch.Tensor, *, N: Size | None = None) -> Any:
+def _linalg_vander(original: Any, x: torch.Tensor, *, N: Size | None = None) -> Any:
     """``x`` (..., n): (..., n, N), the powers 0 to N - 1; N is n by default. As in C++ each power is the one before
     times ``x``."""
     if not _are_ours([x]) or x.dim() == 0 or x.dtype == torch.bool:
-        return usual(x, N=N)
+        return original(x, N=N)
     count: Size = x.size(-1) if N is None else N
     if not count > 1:
-        return usual(x, N=N)
+        return original(x, N=N)
     wide = x if x.is_floating_point() or x.is_complex() else x.to(torch.int64)
     powers = wide.unsqueeze(-1).expand(*x.shape, count - 1).cumprod(-1)
     return torch.cat((powers.new_ones((*x.shape, 1)), powers), -1)
 
 
-def _vander(usual: Any, x: torch.Tensor, N: Size | None = None, increasing: bool = False) -> Any:
+def _vander(original: Any, x: torch.Tensor, N: Size | None = None, increasing: bool = False) -> Any:
     """``x`` (n,): (n, N), the largest power first unless ``increasing``. C++ has no gradient, and raises."""
     count: Size = x.size(0) if N is None and x.dim() == 1 else N
     is_differentiated = torch.is_grad_enabled() and x.requires_grad
     if not _are_ours([x]) or x.dim() != 1 or is_differentiated or x.dtype == torch.bool or not count > 1:
-        return usual(x, N, increasing)
+        return original(x, N, increasing)
     rising = torch.linalg.vander(x, N=count)
     return rising if increasing else rising.flip(1)
 
 
-def _multi_dot(usual: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _multi_dot(original: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """The product of matrices, of which the first may be a row and the last a column, in eager mode's order: which
     order is the cheapest is a guard."""
     ranks = [x.dim() for x in tensors]
     inner = all(rank == 2 for rank in ranks[1:-1]) and ranks[0] in (1, 2) and ranks[-1] in (1, 2)
     if len(tensors) < 3 or not inner or not _are_ours(tensors) or len({x.dtype for x in tensors}) != 1:
-        return usual(tensors)
+        return original(tensors)
     factors = list(tensors)
     if ranks[0] == 1:
         factors[0] = factors[0].unsqueeze(0)

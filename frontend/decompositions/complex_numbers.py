@@ -31,13 +31,13 @@ def joined(real: torch.Tensor, imaginary: torch.Tensor) -> Any:
     return whole if in_order else whole.permute([order.index(d) for d in range(len(order))])
 
 
-def to_complex(usual: Callable[..., Any]) -> Callable[..., Any]:
+def to_complex(original: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``_to_copy``, but real numbers as complex ones are pairs with 0."""
 
     def decomposition(x: torch.Tensor, *, dtype: Any = None, **kwargs: Any) -> Any:
         part = _PART.get(dtype)
         if part is None or x.is_complex() or has_unbacked_sizes(x):
-            return usual(x, dtype=dtype, **kwargs)
+            return original(x, dtype=dtype, **kwargs)
         real = torch.ops.aten._to_copy.default(x, dtype=part, **kwargs)
         return joined(real, torch.zeros_like(real))
 
@@ -71,13 +71,13 @@ class Polar(torch.autograd.Function):
         return by_radius.sum_to_size(radius.shape), by_angle.sum_to_size(angle.shape)
 
 
-def silu(usual: Callable[..., Any]) -> Callable[..., Any]:
+def silu(original: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``silu``, but of a complex number z/(1 + exp(-z)) by its parts: below 0 both sides of the
     fraction are multiplied by exp(z), which is the small one there."""
 
     def decomposition(z: torch.Tensor) -> Any:
         if not z.is_complex() or z.is_conj() or has_unbacked_sizes(z):
-            return usual(z)
+            return original(z)
         a, b = torch.view_as_real(z).unbind(-1)
         wide = a.to(torch.float32) if a.dtype == torch.float16 else a
         turn, small = b.to(wide.dtype), (-wide.abs()).exp()

@@ -1,6 +1,6 @@
 """Composite operators whose C++ code guards on sizes: decomposed without a guard.
 
-For constant sizes the usual forms (``usual``) are used. A result that is a view of its operand is one here too.
+For constant sizes the original rules are used. A result that is a view of its operand is one here too.
 """
 
 from __future__ import annotations
@@ -84,43 +84,43 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
 
 
 def _bilinear(
-    usual: Any, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    original: Any, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> Any:
     """``x`` (..., I), ``y`` (..., J), ``weight`` (O, I, J): (..., O). C++ guards on emptiness, and loops over O.
-    ``usual`` raises the errors."""
+    ``original`` raises the errors."""
     ranks = x.dim() == y.dim() >= 1 and weight.dim() == 3
     if not ranks or not any(map(is_general, (*x.shape, *y.shape, *weight.shape))) or x.dtype != y.dtype:
-        return usual(x, y, weight, bias)
+        return original(x, y, weight, bias)
     pairs = (*zip(x.shape[:-1], y.shape), (x.shape[-1], weight.shape[1]), (y.shape[-1], weight.shape[2]))
     if not all(known_equal(a, b) or bool(a == b) for a, b in pairs) or bool(weight.shape[1] * weight.shape[2] == 0):
-        return usual(x, y, weight, bias)
+        return original(x, y, weight, bias)
     products = torch.tensordot(x, weight, ([-1], [1])) * y.unsqueeze(-2)
     summed = products.sum(-1)
     return summed if bias is None else summed + bias
 
 
-def _cdist(usual: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    return run_in_full(usual, *with_equal_batches(x, y), *args, **kwargs)
+def _cdist(original: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return run_in_full(original, *with_equal_batches(x, y), *args, **kwargs)
 
 
-def _cosine_similarity(usual: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _cosine_similarity(original: Any, x: torch.Tensor, y: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """C++ asks of each size of operands that are broadcast whether it is 1."""
     is_broadcast = x.dim() != y.dim() or not all(map(known_equal, x.shape, y.shape))
     if is_broadcast and any(map(is_general, (*x.shape, *y.shape))):
         x, y = torch.broadcast_tensors(*repeated([x, y]))
-    return usual(x, y, *args, **kwargs)
+    return original(x, y, *args, **kwargs)
 
 
-def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
-    """``gather`` of operands that are expanded where a guard says so: C++ expands to constant sizes. ``usual`` raises
-    the errors."""
+def _take_along_dim(original: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
+    """``gather`` of operands that are expanded where a guard says so: C++ expands to constant sizes. ``original``
+    raises the errors."""
     rank, sizes = x.dim(), (*x.shape, *indices.shape)
     if not any(map(is_general, sizes)) or any(map(is_unbacked, sizes)) or indices.dtype != torch.int64:
-        return usual(x, indices, dim)
+        return original(x, indices, dim)
     if dim is None:
         return x.reshape(-1).gather(0, indices.reshape(-1))
     if rank != indices.dim() or not -rank <= dim < rank:
-        return usual(x, indices, dim)
+        return original(x, indices, dim)
     wide, places = list(x.shape), list(indices.shape)
     for i in range(rank):
         if i != dim % rank and not known_equal(wide[i], places[i]) and not bool(wide[i] == places[i]):
@@ -129,7 +129,7 @@ def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int
             elif wide[i] == 1:
                 wide[i] = places[i]
             else:
-                return usual(x, indices, dim)
+                return original(x, indices, dim)
     return x.expand(wide).gather(dim, _within(indices, x.size(dim)).expand(places))
 
 
@@ -164,16 +164,16 @@ _EXTREMA = (
 )
 
 
-def _of_nonempty(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _of_nonempty(original: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Guards that an extremum is not of an empty tensor, which is an error in eager mode: no check at call time."""
     dim = args[0] if args else kwargs.get("dim")
     for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:
         if is_general(size) and not is_unbacked(size):
             bool(size > 0)  # which the bounds of the size show, unlike size != 0
-    return usual(x, *args, **kwargs)
+    return original(x, *args, **kwargs)
 
 
-def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _norm(original: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Guards on special cases: the norm of one element is its absolute value, not the root of a square, which is
     rounded or overflows; and an order that is an argument is 1 or 2, since any other one is a power of each element, 20
     times as slow."""
@@ -185,11 +185,11 @@ def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: A
     count: Any = math.prod(x.size(d) for d in dims) if x.dim() else 1
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
         bool(count == 1)
-    return usual(x, order, dim, *args, **kwargs)
+    return original(x, order, dim, *args, **kwargs)
 
 
 def _group_norm(
-    usual: Any,
+    original: Any,
     x: torch.Tensor,
     groups: int,
     weight: torch.Tensor | None = None,
@@ -200,33 +200,44 @@ def _group_norm(
     """Images in channels-last: to detect these, C++ guards on each size being larger than 1. On other devices than the
     CPU the result is contiguous."""
     if x.device.type != "cpu" or not any(map(is_general, x.shape)) or not is_channels_last(x):
-        return usual(x, groups, weight, bias, eps, *args)
+        return original(x, groups, weight, bias, eps, *args)
     batch, channels, height, width = x.shape
     x = x.contiguous(memory_format=torch.channels_last)
     return aten.native_group_norm(x, weight, bias, batch, channels, height * width, groups, eps)[0]
 
 
 def _nll_loss(
-    usual: Any, x: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = 1, ignore_index: Any = -100
+    original: Any,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: Any = -100,
 ) -> Any:
     """Sequences, (batch, classes, length), as images of one row. C++ reshapes them to a size that it has to compute."""
     if x.dim() != 3 or target.dim() != 2 or not any(map(is_general, x.shape)) or has_unbacked_sizes(x):
-        return usual(x, target, weight, reduction, ignore_index)
+        return original(x, target, weight, reduction, ignore_index)
     if x.size(0) != target.size(0) or x.size(2) != target.size(1):
-        return usual(x, target, weight, reduction, ignore_index)  # which is refused
+        return original(x, target, weight, reduction, ignore_index)  # which is refused
     found = aten.nll_loss2d(x.unsqueeze(2), target.unsqueeze(1), weight, reduction, ignore_index)
     return found if found.dim() == 0 else found.squeeze(1)
 
 
-def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _cross_entropy(original: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """For probabilities as targets. C++ guards on emptiness, for a mean of NaN, which a division by 0 gives too."""
     if target.is_floating_point():
-        return run_in_full(usual, x, target, *args, **kwargs)
-    return usual(x, target, *args, **kwargs)
+        return run_in_full(original, x, target, *args, **kwargs)
+    return original(x, target, *args, **kwargs)
 
 
 def _attention(
-    usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
+    original: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: Any = None,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """With the mask expanded to its full size: for a dim of size 1 PyTorch guards on whether the size that it
     broadcasts with is 1. An additive mask is expanded as a view; one of booleans is converted to numbers first (as in
@@ -246,7 +257,7 @@ def _attention(
         sizes = (query.shape[-2], key.shape[-2])
         if not all(known_equal(m, s) for m, s in zip(mask.shape[-2:], sizes)):
             mask = _additive(mask, query.dtype).expand(*mask.shape[:-2], *sizes)  # as many as there are, or one for all
-    return usual(query, key, value, mask, *args, **kwargs)
+    return original(query, key, value, mask, *args, **kwargs)
 
 
 def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -257,25 +268,25 @@ def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(mask, mask.new_zeros((), dtype=dtype), mask.new_full((), -math.inf, dtype=dtype))
 
 
-def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
+def _tensor_split(original: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
     """C++ asks of each part whether it is one of the longer ones."""
     sections = int(sections)  # so many results there are
     is_valid = sections > 0 and -x.dim() <= dim < x.dim()
     if not is_valid or not (has_unbacked_sizes(x) or is_general(x.size(dim))):
-        return usual(x, sections, dim)
+        return original(x, sections, dim)
     return _parts(x, [(x.size(dim) + sections - 1 - i) // sections for i in range(sections)], dim)
 
 
-def _tensor_split_at(usual: Any, x: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> Any:
+def _tensor_split_at(original: Any, x: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, indices, dim)
+        return original(x, indices, dim)
     return [aten.slice.Tensor(x, dim, start, end) for start, end in zip([0, *indices], [*indices, None])]
 
 
-def _equal_parts(usual: Any, x: torch.Tensor, sections: int, dim: int, name: str) -> Any:
+def _equal_parts(original: Any, x: torch.Tensor, sections: int, dim: int, name: str) -> Any:
     sections = int(sections)  # so many results there are
     if not has_unbacked_sizes(x) or sections < 1:
-        return usual(x, sections)
+        return original(x, sections)
     check: Any = torch._check
     check(x.size(dim) % sections == 0, lambda: f"{name} splits a dim in equal parts, of which there are {sections}")
     return _parts(x, [x.size(dim) // sections] * sections, dim)
@@ -287,61 +298,61 @@ def _parts(x: torch.Tensor, sizes: Sequence[Any], dim: int) -> list[torch.Tensor
     return [x.narrow(dim, end - size, size) for end, size in zip(ends, sizes)]
 
 
-def _hsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
-    return _equal_parts(usual, x, sections, min(x.dim() - 1, 1), "hsplit") if x.dim() else usual(x, sections)
+def _hsplit(original: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(original, x, sections, min(x.dim() - 1, 1), "hsplit") if x.dim() else original(x, sections)
 
 
-def _vsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
-    return _equal_parts(usual, x, sections, 0, "vsplit") if x.dim() > 1 else usual(x, sections)
+def _vsplit(original: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(original, x, sections, 0, "vsplit") if x.dim() > 1 else original(x, sections)
 
 
-def _dsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
-    return _equal_parts(usual, x, sections, 2, "dsplit") if x.dim() > 2 else usual(x, sections)
+def _dsplit(original: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(original, x, sections, 2, "dsplit") if x.dim() > 2 else original(x, sections)
 
 
-def _sum_to_size(usual: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
+def _sum_to_size(original: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
     """Sums each dim whose target size is 1, also if its size is 1 already, which changes nothing. Other dims are
     unchanged."""
     lead = x.dim() - len(sizes)
     if lead < 0 or not has_unbacked_sizes(x) or any(isinstance(s, torch.SymInt) and is_unbacked(s) for s in sizes):
-        return usual(x, sizes)
+        return original(x, sizes)
     to_one = list(range(lead))
     for d, (size, wanted) in enumerate(zip(x.shape[lead:], sizes), lead):
         if wanted == 1:
             to_one.append(d)
         elif not assert_equal(size, wanted):
-            return usual(x, sizes)
+            return original(x, sizes)
     return x.sum(to_one, keepdim=True).view(sizes) if to_one else x
 
 
-def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
+def _polygamma_(original: Any, x: torch.Tensor, n: int) -> torch.Tensor:
     """AOTAutograd finds no functional form of this one: of the other form the tensor is the second argument."""
     return x.copy_(torch.polygamma(n, x))
 
 
-def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
-    return usual(radius, angle) if in_transform() else Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
+def _polar(original: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
+    return original(radius, angle) if in_transform() else Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
 
 
-def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
+def _index_fill(original: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
     """With a gradient by the value that counts each index once; PyTorch's needs the distinct indices."""
     if not (value.requires_grad and torch.is_grad_enabled()) or value.dim():
-        return usual(x, dim, index, value)
+        return original(x, dim, index, value)
     size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]
     filled = torch.zeros(size, dtype=torch.bool, device=x.device).index_fill(dim, index, True)
     return torch.where(filled, value, x)
 
 
-def _dropout(usual: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+def _dropout(original: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """Without dropout the result is the operand itself, not a copy."""
-    result: torch.Tensor = usual(x, p, train) if train and p != 0 else x
+    result: torch.Tensor = original(x, p, train) if train and p != 0 else x
     return result
 
 
-def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
+def _one_hot(original: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
     """For a number of classes that may be data-dependent."""
     if classes != -1:
-        result: torch.Tensor = usual(x, classes)
+        result: torch.Tensor = original(x, classes)
         return result
     check: Any = torch._check
     check(x.numel() != 0, lambda: "Can not infer total number of classes from empty tensor.")
@@ -352,20 +363,20 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
 
 
 def _repeat_interleave(
-    usual: Any, x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, output_size: Any = None
+    original: Any, x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, output_size: Any = None
 ) -> Any:
     """Numbers of repetitions, an unbacked number of them (``bincount``): one for each index, or for all."""
     if not has_unbacked_sizes(repeats) or repeats.dim() != 1:
-        return usual(x, repeats, dim, output_size=output_size)
+        return original(x, repeats, dim, output_size=output_size)
     x = x.flatten() if dim is None else x
     dim = 0 if dim is None else dim
     each = repeats.expand(x.size(dim))
     return x.index_select(dim, aten.repeat_interleave.Tensor(each, output_size=output_size))
 
 
-def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
+def _channel_shuffle(original: Any, x: torch.Tensor, groups: int) -> Any:
     if not has_unbacked_sizes(x) or x.dim() < 3 or groups < 1:
-        return usual(x, groups)
+        return original(x, groups)
     batch, channels, *image = x.shape
     check: Any = torch._check
     check(channels % groups == 0, lambda: "the number of channels must be a multiple of groups")
@@ -374,7 +385,7 @@ def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
 
 
 def _max_pool1d(
-    usual: Any,
+    original: Any,
     x: torch.Tensor,
     window: Sequence[int],
     stride: Sequence[int] = (),
@@ -386,7 +397,7 @@ def _max_pool1d(
     differentiated, the maximum of slices, which fuses: the operator with indices is far slower than eager mode's."""
     length: Any = x.shape[-1]
     if not any(map(is_general, x.shape)):
-        return usual(x, window, stride, padding, dilation, ceil_mode)
+        return original(x, window, stride, padding, dilation, ceil_mode)
     plain = not (any(padding) or ceil_mode or window[0] > MOST) and x.is_floating_point() and x.dim() in (2, 3)
     if not plain or has_unbacked_sizes(x) or torch.is_grad_enabled() and x.requires_grad:
         return aten.max_pool1d_with_indices(x, window, stride, padding, dilation, ceil_mode)[0]
@@ -398,7 +409,7 @@ def _max_pool1d(
     return functools.reduce(torch.maximum, parts).contiguous()
 
 
-def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Any:
+def _affine_grid(original: Any, theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Any:
     """(N, *image, dims): products of each point, from -1 to 1 along each dim and from the last dim on, with ``theta``.
     C++ makes numbers of sizes for the points, and its gradient takes no others; of a batch of one it has no trace."""
     batch, _, *image = size
@@ -412,23 +423,23 @@ def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_cor
 
 
 def _addmv(
-    usual: Any, x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
+    original: Any, x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
     """A bias with no dims is added to every row. (For no rows eager mode returns a result without dims, against its
     documentation; here it is empty.)"""
     if x.dim() or not has_unbacked_sizes(matrix):
-        return usual(x, matrix, vector, beta=beta, alpha=alpha)
+        return original(x, matrix, vector, beta=beta, alpha=alpha)
     rows = torch.mv(matrix, vector) * alpha
     return rows + x * beta if beta != 0 else rows
 
 
-def _of_fake_quantized(_usual: Any, gradient: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _of_fake_quantized(_original: Any, gradient: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """C++ guards on the number of elements."""
     return gradient * mask
 
 
 def _ctc_loss(
-    usual: Any,
+    original: Any,
     log_probs: torch.Tensor,
     targets: torch.Tensor,
     inputs: torch.Tensor,
@@ -453,10 +464,10 @@ class _Product(torch.autograd.Function):
     too."""
 
     @staticmethod
-    def forward(ctx: Any, usual: Any, a: torch.Tensor, b: torch.Tensor, bias: Any, scales: Any) -> torch.Tensor:
+    def forward(ctx: Any, original: Any, a: torch.Tensor, b: torch.Tensor, bias: Any, scales: Any) -> torch.Tensor:
         ctx.save_for_backward(a, b)
         ctx.bias_dims, ctx.scales = 0 if bias is None else bias.dim(), scales
-        result: torch.Tensor = usual(a, b) if bias is None else usual(bias, a, b, **scales)
+        result: torch.Tensor = original(a, b) if bias is None else original(bias, a, b, **scales)
         return result
 
     @staticmethod
@@ -473,13 +484,13 @@ def _differentiated(*operands: torch.Tensor) -> bool:
     return wanted and any(has_unbacked_sizes(x) for x in operands)
 
 
-def _mm(usual: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
-    return _Product.apply(usual, a, b, None, {}) if _differentiated(a, b) else usual(a, b)  # type: ignore[no-untyped-call]
+def _mm(original: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
+    return _Product.apply(original, a, b, None, {}) if _differentiated(a, b) else original(a, b)  # type: ignore[no-untyped-call]
 
 
-def _addmm(usual: Any, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) -> Any:
+def _addmm(original: Any, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) -> Any:
     whole = bias.dim() == 2 and known_equal(bias.size(0), a.size(0)) and known_equal(bias.size(1), b.size(1))
     row = bias.dim() == 1 and known_equal(bias.size(0), b.size(1))
     if not (whole or row) or not _differentiated(bias, a, b):
-        return usual(bias, a, b, **scales)
-    return _Product.apply(usual, a, b, bias, scales)  # type: ignore[no-untyped-call]
+        return original(bias, a, b, **scales)
+    return _Product.apply(original, a, b, bias, scales)  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ def correlation_kernels() -> dict[Any, AutogradKernel]:
 
 
 def _cov(
-    usual: Any,
+    original: Any,
     x: torch.Tensor,
     *,
     correction: int = 1,
@@ -35,7 +35,7 @@ def _cov(
     wrong = fweights is not None and (fweights.dim() > 1 or not _is_number_of_times(fweights))
     wrong |= aweights is not None and (aweights.dim() > 1 or not aweights.is_floating_point())
     if wrong or x.dim() > 2 or x.dtype == torch.bool:
-        return _as_it_is(usual, x, correction=correction, fweights=fweights, aweights=aweights)
+        return _as_it_is(original, x, correction=correction, fweights=fweights, aweights=aweights)
     whole = x.unsqueeze(0) if x.dim() == 1 else x.reshape(1, 1) if x.dim() == 0 else x
     count = whole.size(1)
     weights = _weights(count, fweights, aweights)
@@ -58,9 +58,9 @@ def _cov(
     return result
 
 
-def _as_it_is(usual: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _as_it_is(original: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """The usual form, for arguments that are an error in eager mode."""
-    result: torch.Tensor = usual(*args, **kwargs)
+    result: torch.Tensor = original(*args, **kwargs)
     return result
 
 
@@ -80,9 +80,9 @@ def _weights(count: Any, frequencies: torch.Tensor | None, others: torch.Tensor 
     return product
 
 
-def _corrcoef(usual: Any, x: torch.Tensor) -> torch.Tensor:
+def _corrcoef(original: Any, x: torch.Tensor) -> torch.Tensor:
     if x.dim() > 2 or x.dtype == torch.bool:
-        return _as_it_is(usual, x)
+        return _as_it_is(original, x)
     covariance = _cov(None, x)
     if covariance.dim() == 0:
         return covariance / covariance

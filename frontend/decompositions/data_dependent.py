@@ -49,37 +49,37 @@ def size_kernels() -> dict[Any, AutogradKernel]:
 
 
 @functools.cache
-def logsumexp_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def logsumexp_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule for the result of ``logsumexp``."""
 
     def sizes(x: torch.Tensor, dim: Any, keepdim: bool = False) -> Any:
         symbolic = any(isinstance(size, torch.SymInt) for size in x.shape)
-        return torch.sum(torch.exp(x), dim, keepdim).log() if symbolic else usual(x, dim, keepdim)
+        return torch.sum(torch.exp(x), dim, keepdim).log() if symbolic else original(x, dim, keepdim)
 
     return sizes
 
 
-def _var(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _var(original: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
+        return original(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)[0]
 
 
-def _std(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _std(original: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
+        return original(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)[0].sqrt()
 
 
-def _var_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _var_mean(original: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
+        return original(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     return _moments(x, dim, correction, keepdim)
 
 
-def _std_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _std_mean(original: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if not has_unbacked_sizes(x):
-        return usual(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
+        return original(x, _named_dims(x, dim, correction), correction=correction, keepdim=keepdim)
     variance, mean = _moments(x, dim, correction, keepdim)
     return variance.sqrt(), mean
 
@@ -122,8 +122,8 @@ class _Product(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, dim: int | None, keepdim: bool, usual: Any) -> torch.Tensor:
-        result: torch.Tensor = usual(x) if dim is None else usual(x, dim, keepdim)
+    def forward(ctx: Any, x: torch.Tensor, dim: int | None, keepdim: bool, original: Any) -> torch.Tensor:
+        result: torch.Tensor = original(x) if dim is None else original(x, dim, keepdim)
         ctx.dim, ctx.keepdim = dim, keepdim
         ctx.save_for_backward(x, result)
         return result
@@ -144,16 +144,16 @@ class _Product(torch.autograd.Function):
         return gradient * torch.where(zero, at_zero, elsewhere).conj(), None, None, None
 
 
-def _prod(usual: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
+def _prod(original: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
     if not _is_differentiated(x):
-        return usual(x, dtype=dtype)
-    return _Product.apply(x if dtype is None else x.to(dtype), None, False, usual)  # type: ignore[no-untyped-call]
+        return original(x, dtype=dtype)
+    return _Product.apply(x if dtype is None else x.to(dtype), None, False, original)  # type: ignore[no-untyped-call]
 
 
-def _prod_along(usual: Any, x: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _prod_along(original: Any, x: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if not (_is_differentiated(x) and x.dim()):
-        return usual(x, dim, keepdim, dtype=dtype)
-    return _Product.apply(x if dtype is None else x.to(dtype), dim, keepdim, usual)  # type: ignore[no-untyped-call]
+        return original(x, dim, keepdim, dtype=dtype)
+    return _Product.apply(x if dtype is None else x.to(dtype), dim, keepdim, original)  # type: ignore[no-untyped-call]
 
 
 def _is_differentiated(x: torch.Tensor) -> bool:
@@ -170,9 +170,9 @@ class _RunningSum(torch.autograd.Function):
     """Its gradient is the running sum from the end. The usual form tests for emptiness."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, dim: int, original: Any) -> torch.Tensor:
         ctx.dim = dim
-        result: torch.Tensor = usual(x, dim)
+        result: torch.Tensor = original(x, dim)
         return result
 
     @staticmethod
@@ -184,10 +184,10 @@ def _sum_from_the_end(x: torch.Tensor, dim: int) -> torch.Tensor:
     return x.flip(dim).cumsum(dim).flip(dim)
 
 
-def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _cumsum(original: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
     if not (_by_function(x) and x.dim() and has_unbacked_sizes(x)):
-        return usual(x, dim, dtype=dtype)
-    return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
+        return original(x, dim, dtype=dtype)
+    return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, original)  # type: ignore[no-untyped-call]
 
 
 class _RunningProduct(torch.autograd.Function):
@@ -196,8 +196,8 @@ class _RunningProduct(torch.autograd.Function):
     loop over the elements."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
-        result: torch.Tensor = usual(x, dim)
+    def forward(ctx: Any, x: torch.Tensor, dim: int, original: Any) -> torch.Tensor:
+        result: torch.Tensor = original(x, dim)
         ctx.dim = dim
         ctx.save_for_backward(x, result)
         return result
@@ -215,21 +215,21 @@ class _RunningProduct(torch.autograd.Function):
         return torch.where(seen == 0, before, at_first), None, None
 
 
-def _cumprod(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _cumprod(original: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
     if not (_by_function(x) and x.dim()):
-        return usual(x, dim, dtype=dtype)
-    return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
+        return original(x, dim, dtype=dtype)
+    return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, original)  # type: ignore[no-untyped-call]
 
 
-def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
+def _masked_select(original: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
     if not x.requires_grad or not max(x.dim(), mask.dim()):
-        return usual(x, mask)
+        return original(x, mask)
     whole, spread = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     return aten.index.Tensor(whole, [spread])
 
 
 def _batch_norm(
-    usual: Any,
+    original: Any,
     x: torch.Tensor,
     weight: Any,
     bias: Any,
@@ -243,7 +243,7 @@ def _batch_norm(
     """The usual form tests for an empty batch, which leaves the running statistics unchanged."""
     if not has_unbacked_sizes(x):
         if training or x.dim() < 2 or not any(map(is_general, x.shape)):
-            return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)
+            return original(x, weight, bias, mean, var, training, momentum, eps, cudnn)
         return aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)[0]
     some = torch.full((), x.numel(), device=x.device) > 0
     if weight is not None:
@@ -257,13 +257,13 @@ def _batch_norm(
     return result
 
 
-def _repeat(usual: Any, x: torch.Tensor, repeats: Sequence[Any]) -> Any:
+def _repeat(original: Any, x: torch.Tensor, repeats: Sequence[Any]) -> Any:
     """Its own gradient tests for repeats of 0, and cuts the result in pieces of x's size."""
     if not (x.requires_grad and torch.is_grad_enabled()):
-        return usual(x, repeats)
+        return original(x, repeats)
     sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
     if not any(isinstance(n, torch.SymInt) and is_unbacked(n) for n in (*repeats, *sizes)):
-        return usual(x, repeats)
+        return original(x, repeats)
     apart = x.reshape([part for size in sizes for part in (1, size)])
     whole = apart.expand([part for pair in zip(repeats, sizes) for part in pair])
     return whole.reshape([n * size for n, size in zip(repeats, sizes)])

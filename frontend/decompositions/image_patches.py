@@ -19,13 +19,13 @@ def patches_as_windows(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``aten.im2col``. ``rule`` raises the errors."""
 
     def decomposition(x: torch.Tensor, window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> Any:
-        usual = x, window, dilation, padding, stride
+        original = x, window, dilation, padding, stride
         if has_unbacked_sizes(x) or x.dim() not in (3, 4) or not _is_valid(window, dilation, padding, stride):
-            return rule(*usual)
+            return rule(*original)
         reach = [far * (size - 1) + 1 for size, far in zip(window, dilation)]
         starts = _starts(x.shape[-2:], window, dilation, padding, stride)
         if not (all(size > 0 for size in x.shape[-3:]) and all(size > 0 for size in starts)):
-            return rule(*usual)
+            return rule(*original)
         images = x if x.dim() == 4 else x[None]
         found = torch.constant_pad_nd(images, [padding[1], padding[1], padding[0], padding[0]])
         for dim, size, step in zip((2, 3), reach, stride):
@@ -43,17 +43,17 @@ def sums_of_slices(rule: Callable[..., Any]) -> Callable[..., Any]:
     def decomposition(
         x: torch.Tensor, output_size: Sizes, window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
     ) -> Any:
-        usual = x, output_size, window, dilation, padding, stride
+        original = x, output_size, window, dilation, padding, stride
         valid = len(output_size) == 2 and _is_valid(window, dilation, padding, stride)
         if has_unbacked_sizes(x) or x.dim() not in (2, 3) or not valid or not x.is_floating_point():
-            return rule(*usual)
+            return rule(*original)
         dense = all(step == 1 for step in stride) and math.prod(window) <= MOST
         apart = all(size == 1 or far == 1 and size <= step for size, far, step in zip(window, dilation, stride))
         starts = _starts(output_size, window, dilation, padding, stride)
         fits = x.shape[-2] % math.prod(window) == 0 and x.shape[-1] == math.prod(starts)
         sized = all(size > 0 for size in (*x.shape[-2:], *output_size, *starts))
         if not (dense or apart) or not fits or not sized:
-            return rule(*usual)
+            return rule(*original)
         columns = x if x.dim() == 3 else x[None]
         parts = columns.reshape(columns.shape[0], columns.shape[1] // math.prod(window), *window, *starts)
         if apart:

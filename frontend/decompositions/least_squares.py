@@ -23,8 +23,8 @@ class _Solution(torch.autograd.Function):
     a)^-1 da^H r - p da x + p db, where (a^H a)^-1 = p p^H."""
 
     @staticmethod
-    def forward(ctx: Any, usual: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any, driver: Any) -> Any:
-        solution, residuals, rank, values = usual(a, b, rcond, driver=driver)
+    def forward(ctx: Any, original: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any, driver: Any) -> Any:
+        solution, residuals, rank, values = original(a, b, rcond, driver=driver)
         ctx.save_for_backward(a, b, solution)
         ctx.mark_non_differentiable(rank, values)
         return solution, residuals, rank, values
@@ -52,11 +52,11 @@ def _for_each_column(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.cat([gradient, gradient.new_zeros(x.size(-1))])[: x.size(-1)]
 
 
-def _lstsq(usual: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+def _lstsq(original: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not in_transform()
     if wanted and a.dim() == b.dim():
         a, b = with_equal_batches(a, b)
     default = "gelsy" if a.device.type == "cpu" else "gels"
     if not wanted or (driver or default) == "gelsy" or a.size(-2) <= a.size(-1):
-        return usual(a, b, rcond, driver=driver)
-    return _Solution.apply(usual, a, b, rcond, driver)  # type: ignore[no-untyped-call]
+        return original(a, b, rcond, driver=driver)
+    return _Solution.apply(original, a, b, rcond, driver)  # type: ignore[no-untyped-call]

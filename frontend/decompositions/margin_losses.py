@@ -22,7 +22,7 @@ def margin_loss_kernels() -> dict[Any, AutogradKernel]:
 
 
 def _multilabel_margin_loss(
-    usual: Any, x: torch.Tensor, target: torch.Tensor, reduction: int
+    original: Any, x: torch.Tensor, target: torch.Tensor, reduction: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of max(0, 1 - x[target] + x[class]) over targets and over classes that are none, by the number of
     classes. Also which classes are targets: zeros and ones of the type of ``x``. Shapes: (classes) or (batch, classes).

@@ -24,8 +24,8 @@ class _Packed(torch.autograd.Function):
     """In backward, rows are scattered to their origins, and padding has no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, usual: Any, x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
-        data, batches = usual(x, lengths, batch_first)
+    def forward(ctx: Any, original: Any, x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+        data, batches = original(x, lengths, batch_first)
         ctx.save_for_backward(batches)
         ctx.shape, ctx.batch_first = x.shape, batch_first
         ctx.mark_non_differentiable(batches)
@@ -38,10 +38,10 @@ class _Packed(torch.autograd.Function):
         return None, found.transpose(0, 1) if ctx.batch_first else found, None, None
 
 
-def _pack(usual: Any, x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+def _pack(original: Any, x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
     if in_transform() or not (torch.is_grad_enabled() and x.requires_grad):
-        return usual(x, lengths, batch_first)
-    return _Packed.apply(usual, x, lengths, batch_first)  # type: ignore[no-untyped-call]
+        return original(x, lengths, batch_first)
+    return _Packed.apply(original, x, lengths, batch_first)  # type: ignore[no-untyped-call]
 
 
 def pad_packed(

@@ -81,17 +81,17 @@ def _has_one_layout(x: torch.Tensor) -> bool:
     return order_of_clone(x) == order
 
 
-def pad_circular(usual: Any, x: torch.Tensor, pad: Sequence[Size]) -> Any:
+def pad_circular(original: Any, x: torch.Tensor, pad: Sequence[Size]) -> Any:
     """``_pad_circular`` as a part of the repeated tensor, which is one read. The usual form writes each border into the
     result of the one before: a full copy for each. It raises the errors."""
     amounts = list(zip(pad[::2], pad[1::2]))
     plain = all(isinstance(amount, int) and amount >= 0 for amount in pad)
     if not plain or len(pad) % 2 or x.dim() != len(amounts) + 2 or has_unbacked_sizes(x):
-        return usual(x, pad)
+        return original(x, pad)
     for dim, (before, after) in zip(reversed(range(x.dim())), amounts):
         size = x.size(dim)
         if size < max(before, after):
-            return usual(x, pad)
+            return original(x, pad)
         times = [1] * x.dim()
         times[dim] = 3
         x = x.repeat(times).narrow(dim, size - before, before + size + after)

@@ -108,10 +108,10 @@ def all_or_nothing(x: torch.Tensor, p: Any, train: bool) -> torch.Tensor | None:
     return x * torch.zeros((), dtype=x.dtype) if p == 1 else None
 
 
-def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+def drop_as_eager(original: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """As ATen does for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
     if not x.is_cpu:
-        result: torch.Tensor = usual(x, p, train)
+        result: torch.Tensor = original(x, p, train)
         return result
     if (found := all_or_nothing(x, p, train)) is not None:
         return found
@@ -151,8 +151,8 @@ def fill_functionally(
     """The functional form of an operator that fills a tensor. Called without the mode that functionalises."""
     if generator is not None or not x.is_cpu:
         given = kwargs if generator is None else {**kwargs, "generator": generator}
-        usual: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
-        return usual
+        original: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
+        return original
     values = [*args, *missing_arguments(op, (x, *args), kwargs)]
     p = values[0] if values and isinstance(values[0], torch.Tensor) else None
     numbers = [value for value in values if not isinstance(value, torch.Tensor) and value is not None]

@@ -360,8 +360,8 @@ def cdist(x1: Tensor, x2: Tensor, p: Real = 2.0, compute_mode: Any = None) -> Te
     """``torch.cdist`` of rows (..., P, M) and (..., R, M): (..., P, R)."""
     check: Any = torch._check
     check(p >= 0, lambda: "cdist only supports non-negative p values")
-    if (usual := _usual_order(p)) is not None:
-        return torch.cdist(x1, x2, usual)
+    if (original := _usual_order(p)) is not None:
+        return torch.cdist(x1, x2, original)
     return norm_of_order(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, [-1])
 
 
@@ -369,8 +369,8 @@ def pdist(input: Tensor, p: Real = 2) -> Tensor:
     """``torch.pdist`` of rows (N, M): (N * (N - 1) / 2,)."""
     check: Any = torch._check
     check(p >= 0, lambda: "pdist only supports non-negative p values")
-    if (usual := _usual_order(p)) is not None:
-        return torch.pdist(input, usual)
+    if (original := _usual_order(p)) is not None:
+        return torch.pdist(input, original)
     first, second = pairs(input)
     return norm_of_order(input[first] - input[second], p, [-1])
 
@@ -394,7 +394,7 @@ def cross_entropy_loss(
     one = nn_function("cross_entropy_loss")
     if target.is_floating_point():
         return one(input, target * (1 - label_smoothing) + label_smoothing / classes, weight, reduction)
-    usual = one(input, target, weight, reduction, ignore_index)
+    original = one(input, target, weight, reduction, ignore_index)
     logs, ignored = input.log_softmax(dim), target == ignore_index
     shape = [-1 if d == dim else 1 for d in range(input.dim())]
     smooth = -(logs if weight is None else logs * weight.reshape(shape)).sum(dim).masked_fill(ignored, 0)
@@ -403,7 +403,7 @@ def cross_entropy_loss(
         smooth = smooth.sum() / counted.sum()
     elif reduction == SUM:
         smooth = smooth.sum()
-    return usual * (1 - label_smoothing) + smooth * (label_smoothing / classes)
+    return original * (1 - label_smoothing) + smooth * (label_smoothing / classes)
 
 
 # --- others ----------------------------------------------------------------------------------------------------------

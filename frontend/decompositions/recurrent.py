@@ -31,7 +31,7 @@ def recurrent_kernels() -> dict[Any, AutogradKernel]:
 
 def _padded(op: Any) -> AutogradKernel:
     def kernel(
-        usual: Any,
+        original: Any,
         x: torch.Tensor,
         states: Any,
         weights: Sequence[torch.Tensor],
@@ -45,7 +45,7 @@ def _padded(op: Any) -> AutogradKernel:
         """x: (length, batch, features), or with ``batch_first`` (batch, length, features); so is the first result."""
         draws = dropout != 0 and train and layers > 1
         if not _can_be_opaque(x, draws):
-            return usual(x, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first)
+            return original(x, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first)
         by_steps = x.transpose(0, 1) if batch_first else x
         rest = (list(weights), has_biases, layers, dropout, train, bidirectional, False)
         result, *others = _call(op, [by_steps], states, rest, draws, bidirectional)
@@ -56,7 +56,7 @@ def _padded(op: Any) -> AutogradKernel:
 
 def _packed(op: Any) -> AutogradKernel:
     def kernel(
-        usual: Any,
+        original: Any,
         x: torch.Tensor,
         batches: torch.Tensor,
         states: Any,
@@ -71,7 +71,7 @@ def _packed(op: Any) -> AutogradKernel:
         draws = dropout != 0 and train and layers > 1
         rest = (list(weights), has_biases, layers, dropout, train, bidirectional)
         if not _can_be_opaque(x, draws):
-            return usual(x, batches, states, *rest)
+            return original(x, batches, states, *rest)
         return _call(op, [x, batches], states, rest, draws, bidirectional)
 
     return kernel

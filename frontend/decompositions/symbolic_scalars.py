@@ -31,21 +31,21 @@ def is_differentiated(number: Any, x: torch.Tensor) -> bool:
     return is_symbolic and torch.is_grad_enabled() and x.requires_grad
 
 
-def _pow(usual: Any, x: torch.Tensor, exponent: Any) -> Any:
-    return x ** _tensor(exponent, x) if is_differentiated(exponent, x) else usual(x, exponent)
+def _pow(original: Any, x: torch.Tensor, exponent: Any) -> Any:
+    return x ** _tensor(exponent, x) if is_differentiated(exponent, x) else original(x, exponent)
 
 
-def _exponential(usual: Any, base: Any, x: torch.Tensor) -> Any:
-    return _tensor(base, x) ** x if is_differentiated(base, x) else usual(base, x)
+def _exponential(original: Any, base: Any, x: torch.Tensor) -> Any:
+    return _tensor(base, x) ** x if is_differentiated(base, x) else original(base, x)
 
 
-def _lerp(usual: Any, x: torch.Tensor, end: torch.Tensor, weight: Any) -> Any:
+def _lerp(original: Any, x: torch.Tensor, end: torch.Tensor, weight: Any) -> Any:
     either = is_differentiated(weight, x) or is_differentiated(weight, end)
-    return torch.lerp(x, end, _tensor(weight, x)) if either else usual(x, end, weight)
+    return torch.lerp(x, end, _tensor(weight, x)) if either else original(x, end, weight)
 
 
-def _celu(usual: Any, x: torch.Tensor, alpha: Any = 1.0) -> Any:
-    return aten.elu.default(x, alpha, 1.0, 1 / alpha) if is_differentiated(alpha, x) else usual(x, alpha)
+def _celu(original: Any, x: torch.Tensor, alpha: Any = 1.0) -> Any:
+    return aten.elu.default(x, alpha, 1.0, 1 / alpha) if is_differentiated(alpha, x) else original(x, alpha)
 
 
 def _tensor(number: Any, like: torch.Tensor) -> torch.Tensor:

@@ -43,9 +43,9 @@ class _Upsampled(torch.autograd.Function):
     """The usual parts forward, the operator backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, usual: Any, gradient: Any, arguments: tuple[Any, ...]) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, original: Any, gradient: Any, arguments: tuple[Any, ...]) -> torch.Tensor:
         output_size, *corners, factors = arguments
-        result: torch.Tensor = usual(x, output_size, *corners, factors)
+        result: torch.Tensor = original(x, output_size, *corners, factors)
         scales = factors if factors is not None else [None] * (x.dim() - 2)
         ctx.operator, ctx.arguments = gradient, (result.shape[2:], x.shape, *corners, *scales)
         return result
@@ -64,7 +64,7 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
         name = str(operator)
         mode = "linear" if "linear" in name else "nearest" if "nearest" in name and "exact" not in name else ""
 
-        def upsampled(usual: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        def upsampled(original: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
             repeats = _repeats(x, arguments) if "nearest" in name else None
             if repeats is not None:
                 repeated = _repeated(x, repeats)
@@ -73,9 +73,9 @@ def upsampling_kernels() -> dict[Any, AutogradKernel]:
             arguments = _with_factors_of_eager(mode, x, arguments)
             differentiated = torch.is_grad_enabled() and x.requires_grad and not in_transform()
             if differentiated and x.device.type == "cpu" and not has_unbacked_sizes(x):
-                result: torch.Tensor = _Upsampled.apply(x, usual, gradient, arguments)  # type: ignore[no-untyped-call]
+                result: torch.Tensor = _Upsampled.apply(x, original, gradient, arguments)  # type: ignore[no-untyped-call]
             else:
-                result = usual(x, *arguments)
+                result = original(x, *arguments)
             _require_elements(x, result)
             return result
 

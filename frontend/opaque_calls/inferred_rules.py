@@ -345,5 +345,5 @@ def _leaf_text(leaf: Any, names: Mapping[str, str], operand: tuple[str, Operand]
         made = f"{operand[0]}.new_empty([{sizes}]{kind})"
     else:
         made = f"torch.empty([{sizes}], dtype={leaf.dtype}, device={str(leaf.device)!r})"
-    usual = leaf.order == tuple(range(len(leaf.order)))
-    return made if usual else f"{made}.permute({[leaf.order.index(d) for d in range(len(leaf.order))]})"
+    original = leaf.order == tuple(range(len(leaf.order)))
+    return made if original else f"{made}.permute({[leaf.order.index(d) for d in range(len(leaf.order))]})"

@@ -448,10 +448,10 @@ def _kind(leaf: Any) -> Any:
 def _order(seen: Sequence[_Tensor]) -> tuple[int, ...]:
     """The dims by stride, if dense tensors of that order explain every sample; else those of a contiguous tensor, which
     the result is copied into."""
-    usual = tuple(range(len(seen[0].shape)))
+    original = tuple(range(len(seen[0].shape)))
     clear = next((one for one in seen if all(size > 1 for size in one.shape)), seen[0])
-    order = tuple(sorted(usual, key=lambda d: -clear.strides[d]))
-    return next((o for o in (usual, order) if all(_is_dense(one, o) for one in seen)), usual)
+    order = tuple(sorted(original, key=lambda d: -clear.strides[d]))
+    return next((o for o in (original, order) if all(_is_dense(one, o) for one in seen)), original)
 
 
 def _is_dense(one: _Tensor, order: Sequence[int]) -> bool:

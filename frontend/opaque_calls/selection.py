@@ -69,8 +69,8 @@ _CALLS = ("call_function", "call_method")
 
 
 @functools.cache
-def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A replacement for Dynamo's function ``usual`` that runs a node on fake values: tracing continues where a call
+def node_runner(may_probe: Callable[[], bool], original: Callable[..., Any]) -> Callable[..., Any]:
+    """A replacement for Dynamo's function ``original`` that runs a node on fake values: tracing continues where a call
     guards on an unbacked size. ``may_probe``: whether users' operators are run for it."""
 
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
@@ -82,7 +82,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             break_graph(node, "whether a dim of a data-dependent size is dropped depends on that being 1")
         env = shape_env_of_output(graph)
         if env is None or node.op not in _CALLS:
-            return usual(graph, node, args, kwargs, module)
+            return original(graph, node, args, kwargs, module)
         args = with_lists(node, args)
         if is_assignment(node) and not keeps_layout(*args):
             break_graph(node, "`.data` is assigned a tensor of other sizes or strides, or of symbolic ones")
@@ -98,7 +98,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         try:
             with refusals_kept(), forgetting_new_sizes(env) as keep_those_of:
                 refuse_lost_kernel(node.target, may_probe(), args, kwargs)
-                run = functools.partial(usual, graph, node, args, kwargs, module)
+                run = functools.partial(original, graph, node, args, kwargs, module)
                 if site in frame.decisions.views:
                     guard_view_sizes(site[0], args, kwargs)
                 own_length = site in frame.decisions.own_lengths

@@ -60,7 +60,7 @@ def broadcasts_in_transforms(changes: Changes) -> None:
 
 
 def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
-    """Makes transforms of ``torch.func`` call ``kernel(usual, *args, **kwargs)`` for these operators.
+    """Makes transforms of ``torch.func`` call ``kernel(original, *args, **kwargs)`` for these operators.
 
     To call a Python kernel, PyTorch reads the value of a number that C++ passes as a tensor; a number wrapped by a
     level of a transform has no memory to read. Kernels of operators that may get a number therefore run before a level
@@ -80,16 +80,16 @@ def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> Non
     changes.wrap(OpOverload, "_get_dispatch", functools.partial(_where_numbers_have_memory, frozenset(changed)))
 
 
-def _where_numbers_have_memory(ops: frozenset[Any], usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _where_numbers_have_memory(ops: frozenset[Any], original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Wraps ``_get_dispatch``, which each call of ``ops`` then asks, to hide our kernels from wrapped numbers."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def _get_dispatch(self: Any, key: Any) -> Any:
         if key not in _DIFFERENTIATING or self not in ops:
-            return usual(self, key)
+            return original(self, key)
         ours = self.py_kernels.pop(key, None) if _may_be_wrapped(key) else None
         try:
-            return usual(self, key)
+            return original(self, key)
         finally:
             self._dispatch_cache.pop(key, None)
             if ours is not None:
@@ -112,14 +112,14 @@ def _may_be_wrapped(key: Any) -> bool:
 
 
 def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
-    """Makes tracing differentiate these operators by ``kernel(usual, *args, **kwargs)``."""
+    """Makes tracing differentiate these operators by ``kernel(original, *args, **kwargs)``."""
     changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
 
     def add(op: Any, key: Any) -> None:
-        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(usual, op, key))
+        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(original, op, key))
         op._dispatch_cache.pop(key, None)
 
-    def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+    def original(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
         """Redispatches from the top: below this key nothing would be differentiated."""
         _remove(op, key)
         try:

@@ -179,13 +179,13 @@ def column(r: Rewriter, space: Space, k: int) -> Compact:
     return Compact(full, space, 0)
 
 
-def of_positions(usual: Callable[[Rewriter, Node], Found]) -> Callable[[Rewriter, Node], Found]:
-    """A rule for operations on a column of positions; for other tensors it is ``usual``."""
+def of_positions(original: Callable[[Rewriter, Node], Found]) -> Callable[[Rewriter, Node], Found]:
+    """A rule for operations on a column of positions; for other tensors it is ``original``."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         found = r.values.get(node.args[0])  # type: ignore[arg-type]
         if not isinstance(found, Positions):
-            return usual(r, node)
+            return original(r, node)
         space, name = found.space, str(node.target)
         args = list(node.args[1:])
         if name == "aten.unbind.int" and normal_dims(args[0] if args else 0, 2) == [1]:

@@ -34,10 +34,10 @@ _HOOKED: ContextVar[list[Any] | None] = ContextVar("symshape_hooked", default=No
 
 
 @functools.cache
-def _noting(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def register_hook(self: torch.Tensor, hook: Any) -> Any:
-        handle, hooked = usual(self, hook), _HOOKED.get()
+        handle, hooked = original(self, hook), _HOOKED.get()
         if hooked is not None:
             hooked.append(self.grad_fn)
         return handle
@@ -46,10 +46,10 @@ def _noting(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _with_own_results(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _with_own_results(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def create_functional_call(*how: Any, **options: Any) -> Any:
-        call = usual(*how, **options)
+        call = original(*how, **options)
 
         @functools.wraps(call)
         def functional_call(*args: Any, **kwargs: Any) -> Any:

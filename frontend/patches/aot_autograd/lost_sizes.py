@@ -22,10 +22,10 @@ def lost_sizes_are_dropped(changes: Changes) -> None:
 
 
 @functools.cache
-def _forgetting(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _create_graph(f: Any, args: Any, *rest: Any, **options: Any) -> Any:
         forget_new_symbols(tracing_mode(args))
-        return usual(f, args, *rest, **options)
+        return original(f, args, *rest, **options)
 
     return _create_graph

@@ -22,8 +22,8 @@ _DROPOUT: Any = torch.ops.aten.dropout.default
 
 def dropout_as_eager(changes: Changes) -> None:
     """Traces ``dropout`` on a CPU as the operators that eager mode runs there."""
-    usual = {key: _DROPOUT.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
-    own = {key: functools.partial(drop_as_eager, kernel) for key, kernel in usual.items()}
+    original = {key: _DROPOUT.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
+    own = {key: functools.partial(drop_as_eager, kernel) for key, kernel in original.items()}
     changes.kernels(_DROPOUT, _DROPOUT.py_kernels, own)
 
 
@@ -44,21 +44,23 @@ def draws_are_impure(changes: Changes) -> None:
     changes.wrap(torch.fx.Node, "is_impure", _impure_where_drawing)
 
 
-def _impure_where_drawing(usual: Callable[..., bool]) -> Callable[..., bool]:
+def _impure_where_drawing(original: Callable[..., bool]) -> Callable[..., bool]:
     def is_impure(self: torch.fx.Node, impure_random: bool = True) -> bool:
-        return usual(self, impure_random) or impure_random and is_drawing_subgraph(self)
+        return original(self, impure_random) or impure_random and is_drawing_subgraph(self)
 
     return is_impure
 
 
 def backward_keeps_order(changes: Changes) -> None:
     """Replaces the partitioner's reordering of backward by one that keeps all random draws in order."""
-    changes.wrap(partitioners, "reordering_to_mimic_autograd_engine", lambda usual: lambda gm: reordered(gm, usual))
+    changes.wrap(
+        partitioners, "reordering_to_mimic_autograd_engine", lambda original: lambda gm: reordered(gm, original)
+    )
 
 
 def states_have_values(changes: Changes) -> None:
     """Adds fake values to the calls that the partitioner inserts for random draws in a checkpoint."""
-    changes.wrap(partitioners, "functionalize_rng_ops", lambda usual: lambda *args: with_states(usual, *args))
+    changes.wrap(partitioners, "functionalize_rng_ops", lambda original: lambda *args: with_states(original, *args))
 
 
 def conds_in_checkpoints(changes: Changes) -> None:

@@ -20,9 +20,9 @@ def tangents_may_be_undefined(changes: Changes) -> None:
     changes.wrap(runtime_wrappers._AOTDispatchAutogradFunctionFactory, "build", _without_zeros)
 
 
-def _without_zeros(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _without_zeros(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def build(factory: Any) -> Any:
-        function, spec = usual(factory), factory.spec
+        function, spec = original(factory), factory.spec
         as_zeros = undefined_gradients_of(spec.compiled_bw_func)
         # A tensor subclass is taken apart before the graph is called, and has no parts where it is None.
         if spec.maybe_subclass_meta is None and as_zeros is not None:
@@ -33,19 +33,21 @@ def _without_zeros(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return build
 
 
-def _forward(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(ctx: Any, *args: Any) -> Any:
         ctx.set_materialize_grads(False)
-        return usual(ctx, *args)
+        return original(ctx, *args)
 
     return forward
 
 
-def _prologue(usual: Callable[..., list[Any]], as_zeros: Callable[[list[Any]], list[Any]]) -> Callable[..., list[Any]]:
+def _prologue(
+    original: Callable[..., list[Any]], as_zeros: Callable[[list[Any]], list[Any]]
+) -> Callable[..., list[Any]]:
     """What makes the arguments of the backward graph."""
 
     def prologue(*given: Any) -> list[Any]:
-        args = usual(*given)
+        args = original(*given)
         return as_zeros(args) if compiled_autograd.in_compiled_autograd_region else args
 
     return prologue

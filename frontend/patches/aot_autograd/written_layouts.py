@@ -121,21 +121,21 @@ class _Memory(_Addresses):
         return written
 
 
-def _laid_out(kept: _Order | _Memory, usual: Dispatch) -> Dispatch:
-    @functools.wraps(usual)
+def _laid_out(kept: _Order | _Memory, original: Dispatch) -> Dispatch:
+    @functools.wraps(original)
     def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _BY_ADDRESS and _is_of_the_program():
             kept.read(args[0])
-            result = usual(self, func, types, args, kwargs)
+            result = original(self, func, types, args, kwargs)
             kept.made(args[0], result)
             return result
         if not _writes_elements(func):
-            result = usual(self, func, types, args, kwargs)
+            result = original(self, func, types, args, kwargs)
             if kept.memories and _is_view(func):
                 kept.viewed(args, result)
             return result
         before = [(x, kept.before(x)) for x in _written(func, args, kwargs or {})]
-        result = usual(self, func, types, args, kwargs)
+        result = original(self, func, types, args, kwargs)
         for x, old in before:
             given = _value(x)
             placed = kept.placed(x, given, old)

@@ -23,13 +23,13 @@ def asserts_keep_messages(changes: Changes) -> None:
 
 
 @functools.cache
-def _inserting(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _inserting(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def insert(gm: torch.fx.GraphModule, shape_env: Any, name: str, export: bool = False) -> None:
         messages: dict[str, str] = {}
         for condition, message in _checks(gm):
             messages.setdefault(condition, message)
-        usual(gm, shape_env, name, export=export)
+        original(gm, shape_env, name, export=export)
         for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
             text = str(node.args[1])
             condition = text.removeprefix(OWN_TEXT).rpartition(_END)[0]

@@ -25,8 +25,8 @@ def where_failures_are_written(scope: Scope) -> bool:
 
 
 @functools.cache
-def _direct(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _direct(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def __call__(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         return self._torchdynamo_orig_backend(gm, example_inputs, **kwargs)
 

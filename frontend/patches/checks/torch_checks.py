@@ -99,12 +99,12 @@ def failed_checks_are_constraints(changes: Changes) -> None:
 
 
 @functools.cache
-def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _runner(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``run_node``, where the tracer finds out that a condition over sizes does not hold."""
 
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
         try:
-            return usual(graph, node, args, kwargs, module)
+            return original(graph, node, args, kwargs, module)
         except RuntimeError as error:
             if node.target not in (torch._check, torch._check_is_size) or type(error) is not RuntimeError:
                 raise
@@ -122,8 +122,8 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
     return run_node
 
 
-def _handler(check: Any, usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _handler(check: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def handle(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
         first = _CHECKS[check]
         condition: Any = args[first] if len(args) > first else kwargs.get("cond")
@@ -136,7 +136,7 @@ def _handler(check: Any, usual: Callable[..., Any]) -> Callable[..., Any]:
             where = with_text(f"{tx.f_code.co_filename}:{tx.lineno}")
             raise passing(ShapeConstraintError(str(text), where=where, next_step=_NEXT))
         try:
-            return usual(self, tx, *args, **kwargs)
+            return original(self, tx, *args, **kwargs)
         except RuntimeError as error:
             if check is torch._check or tx.one_graph or users_error(error, None) is None:
                 raise

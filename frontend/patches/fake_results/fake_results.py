@@ -22,10 +22,10 @@ def cache_entries_are_separated(changes: Changes) -> None:
 
 
 @functools.cache
-def _marked(mark: str, usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _marked(mark: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def cache_key(self: Any, state: Any, func: Any, args: Any, kwargs: Any) -> Any:
-        key = usual(self, state, func, args, kwargs)
+        key = original(self, state, func, args, kwargs)
         # Changed in place: PyTorch has registered this object with finalizers. Rehashing all parts would take as long
         # as the first time.
         key.key, key.hashvalue = (*key.key, mark), hash((key.hashvalue, mark))

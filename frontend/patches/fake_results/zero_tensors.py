@@ -35,10 +35,10 @@ def _forget() -> None:
         op._dispatch_cache.pop(_KEY, None)
 
 
-def _with_rules(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(usual)
+def _with_rules(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(original)
     def _get_dispatch(self: Any, key: Any) -> Any:
-        return _rule_of(self) or usual(self, key) if key == _KEY else usual(self, key)
+        return _rule_of(self) or original(self, key) if key == _KEY else original(self, key)
 
     return _get_dispatch
 

@@ -59,10 +59,10 @@ def _keep(name: str, kept: tuple[int | None, ...] | int, now: Any) -> None:
 
 
 @functools.cache
-def _keeps_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _keeps_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def automatic_dynamic(e: Any, tx: Any, source: Any, static_shapes: Any, *args: Any, **kwargs: Any) -> Any:
-        context = usual(e, tx, source, static_shapes, *args, **kwargs)
+        context = original(e, tx, source, static_shapes, *args, **kwargs)
         kinds = getattr(context, "dynamic_sizes", None)
         if kinds is not None and not static_shapes and config.automatic_dynamic_shapes:
             constants = tuple(int(n) if kind is DimDynamic.STATIC else None for n, kind in zip(e.shape, kinds))
@@ -73,10 +73,10 @@ def _keeps_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _keeps_integers(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _keeps_integers(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def wrap_symint(self: Any, value: int, *args: Any, **kwargs: Any) -> Any:
-        found = usual(self, value, *args, **kwargs)
+        found = original(self, value, *args, **kwargs)
         if config.automatic_dynamic_shapes and found.is_python_constant():
             _keep(source_name(self.source), value, value)
         return found

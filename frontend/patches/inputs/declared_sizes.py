@@ -50,10 +50,10 @@ def declared_integers(changes: Changes) -> None:
 
 
 @functools.cache
-def _declared(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _declared(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def automatic_dynamic(e: Any, tx: Any, source: Any, static_shapes: Any, *args: Any, **kwargs: Any) -> Any:
-        context = usual(e, tx, source, static_shapes, *args, **kwargs)
+        context = original(e, tx, source, static_shapes, *args, **kwargs)
         sizes: Any = getattr(context, "dynamic_sizes", ())
         name = source_name(source)
         for d in range(len(sizes)):
@@ -117,14 +117,14 @@ def by_policy(source: str, dim: int | None = None) -> bool | None:
 
 
 @functools.cache
-def _declared_integer(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _declared_integer(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def wrap_literal(self: Any, value: object) -> Any:
         if type(value) is not int:
-            return usual(self, value)
+            return original(self, value)
         wanted = _wanted_integer(value, self.source)
         if wanted is None:
-            return usual(self, value)
+            return original(self, value)
         if wanted:
             return self.wrap_symint(value, dynamism=DimDynamic.DYNAMIC)
         self.install_guards(GuardBuilder.CONSTANT_MATCH)
@@ -143,9 +143,9 @@ def _wanted_integer(value: int, source: Any) -> bool | None:
 
 
 @functools.cache
-def _unless_declared(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _unless_declared(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def is_int_specialization_case(value: Any, source: Any) -> bool:
-        return bool(usual(value, source)) and not (type(value) is int and _wanted_integer(value, source))
+        return bool(original(value, source)) and not (type(value) is int and _wanted_integer(value, source))
 
     return is_int_specialization_case

@@ -24,14 +24,14 @@ def floats_are_constants(changes: Changes) -> None:
 
 
 @functools.cache
-def _constant_unless_given(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _constant_unless_given(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def wrap_symfloat(self: Any, value: float) -> Any:
         if _is_given(self.source):
-            return usual(self, value)
+            return original(self, value)
         # Still becomes a symbol if Dynamo has seen it change.
         with config.patch(assume_static_by_default=True):
-            return usual(self, value)
+            return original(self, value)
 
     return wrap_symfloat
 

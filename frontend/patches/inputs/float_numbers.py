@@ -66,8 +66,8 @@ _MORE: dict[Any, Callable[..., Any]] = {
 
 
 @functools.cache
-def _with_numbers(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _with_numbers(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def tensorify_python_scalars(gm: GraphModule, shape_env: Any, fake_mode: Any) -> None:
         kept: dict[Node, Node] = {}
         for node in list(gm.graph.nodes):
@@ -86,7 +86,7 @@ def _with_numbers(usual: Callable[..., None]) -> Callable[..., None]:
         numbers = {symbol for number in kept for symbol in _symbols(number)} | _unread_floats(gm.graph, shape_env)
         values = {symbol: hint for symbol, hint in shape_env.backed_var_to_val.items() if symbol not in numbers}
         with _sizes_made_of(in_sizes):
-            usual(gm, SimpleNamespace(backed_var_to_val=values), fake_mode)
+            original(gm, SimpleNamespace(backed_var_to_val=values), fake_mode)
         for number, copy in kept.items():
             copy.meta["val"] = copy.meta.pop(_KEPT)
             copy.target = number.target

@@ -28,19 +28,19 @@ def ranges_are_constants(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_constants(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _of_constants(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def init(self: Any, items: Sequence[Any], **named: Any) -> None:
-        usual(self, [specialize_symnode(item) for item in items], **named)
+        original(self, [specialize_symnode(item) for item in items], **named)
 
     return init
 
 
 @functools.cache
-def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _without_item(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def from_real_tensor(self: Any, fake_mode: Any, t: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        fake = usual(self, fake_mode, t, *args, **kwargs)
+        fake = original(self, fake_mode, t, *args, **kwargs)
         if fake.dtype == torch.int64 and fake.dim() == 0 and isinstance(fake.item_memo, torch.SymInt):
             if not is_unbacked(fake.item_memo):
                 fake.item_memo = None

@@ -31,10 +31,10 @@ def changed_sizes_are_symbols(changes: Changes) -> None:
 
 
 @functools.cache
-def _symbols_if_changed(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _symbols_if_changed(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def automatic_dynamic(e: Any, tx: Any, source: Any, static_shapes: Any, *args: Any, **kwargs: Any) -> Any:
-        context = usual(e, tx, source, static_shapes, *args, **kwargs)
+        context = original(e, tx, source, static_shapes, *args, **kwargs)
         sizes: Any = getattr(context, "dynamic_sizes", None)
         if static_shapes and sizes and config.automatic_dynamic_shapes and e.layout is torch.strided:
             for d in _changed(tx, source, e.shape):

@@ -63,34 +63,34 @@ def _forget_lookups() -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(_Generator))
 
 
-def _refusing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     tracing = threading.get_ident()
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() == tracing and not _restored_by_caller():
             _refuse(f"the function asks the generator of random numbers for `{name}`")
-        return usual(self, *args, **kwargs)
+        return original(self, *args, **kwargs)
 
     return asked
 
 
-def _class_of_generators(usual: Any) -> Any:
+def _class_of_generators(original: Any) -> Any:
     tracing = threading.get_ident()
 
     class Generators(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() == tracing and not _restored_by_caller():
                 _refuse("the function makes a generator of random numbers")
-            return usual(*args, **kwargs)
+            return original(*args, **kwargs)
 
         def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, usual)
+            return isinstance(value, original)
 
         def __subclasscheck__(cls, other: type) -> bool:
-            return issubclass(other, usual)
+            return issubclass(other, original)
 
-    return Generators("Generator", (), {"__doc__": usual.__doc__, "__module__": usual.__module__})
+    return Generators("Generator", (), {"__doc__": original.__doc__, "__module__": original.__module__})
 
 
 # Modules that save and restore a generator: a checkpoint's draws are part of the graph, and Dynamo, which reads

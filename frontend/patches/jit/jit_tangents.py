@@ -25,13 +25,13 @@ def tangents_are_as_large_as_results(changes: Changes) -> None:
 
 
 @functools.cache
-def _renaming(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(usual)
+def _renaming(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(original)
     def sym_eq(result: Any, tangent: Any) -> Any:
         for found, known in zip(result, tangent):
             if isinstance(found, torch.SymInt) and isinstance(known, torch.SymInt):
                 _rename(known, expression_of(known), expression_of(found))
-        return usual(result, tangent)
+        return original(result, tangent)
 
     return sym_eq
 

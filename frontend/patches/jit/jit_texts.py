@@ -44,10 +44,10 @@ def texts_are_of_numbers(changes: Changes) -> None:
 def _of_number(
     is_asked: Callable[[FrameType], bool], function: Callable[..., str], number: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    def wrapper(usual: Callable[..., str]) -> Callable[..., str]:
-        @functools.wraps(usual)
+    def wrapper(original: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(original)
         def text(self: Any, *spec: str) -> str:
-            return function(number(self), *spec) if is_asked(sys._getframe(1)) else usual(self, *spec)
+            return function(number(self), *spec) if is_asked(sys._getframe(1)) else original(self, *spec)
 
         return text
 
@@ -55,12 +55,12 @@ def _of_number(
 
 
 def _of_tensor(is_asked: Callable[[FrameType], bool]) -> Callable[..., Any]:
-    def wrapper(usual: Callable[..., str]) -> Callable[..., str]:
-        @functools.wraps(usual)
+    def wrapper(original: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(original)
         def text(self: Any, *spec: str, **named: Any) -> str:
             if is_asked(sys._getframe(1)):
                 raise TensorHasNoText
-            return usual(self, *spec, **named)
+            return original(self, *spec, **named)
 
         return text
 

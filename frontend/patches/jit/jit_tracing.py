@@ -27,12 +27,12 @@ def scalars_stay_numbers(changes: Changes) -> None:
     changes.wrap(graph_compile, "tensorify_python_scalars", _outside_of_this_thread)
 
 
-def _outside_of_this_thread(usual: Callable[..., None]) -> Callable[..., None]:
+def _outside_of_this_thread(original: Callable[..., None]) -> Callable[..., None]:
     tracing = threading.get_ident()
 
     def tensorify(graph: torch.fx.GraphModule, env: Any, mode: Any) -> None:
         if threading.get_ident() != tracing:
-            usual(graph, env, mode)
+            original(graph, env, mode)
 
     return tensorify
 
@@ -44,11 +44,11 @@ def compiled_functions_are_inlined(changes: Changes) -> None:
     changes.wrap(eval_frame, "_callback_from_stance", _no_callback)
 
 
-def _no_callback(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _no_callback(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     tracing = threading.get_ident()
 
     def callback(given: Any) -> Any:
-        return None if threading.get_ident() == tracing and not _in_hop_compile() else usual(given)
+        return None if threading.get_ident() == tracing and not _in_hop_compile() else original(given)
 
     return callback
 
@@ -58,13 +58,13 @@ def tensors_keep_their_class(changes: Changes) -> None:
     changes.wrap(torch.Tensor, "as_subclass", _alias)
 
 
-def _alias(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _alias(original: Callable[..., Any]) -> Callable[..., Any]:
     tracing = threading.get_ident()
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def as_subclass(x: torch.Tensor, cls: type) -> Any:
         if cls is not torch.Tensor or threading.get_ident() != tracing:
-            return usual(x, cls)
+            return original(x, cls)
         return torch.ops.aten.alias.default(x)
 
     return as_subclass
@@ -79,7 +79,7 @@ def function_sees_compiler(changes: Changes) -> None:
 def generators_are_attributes(changes: Changes) -> None:
     """Makes a generator that is passed to a random operator an attribute of the graph."""
     for name in ("is_opaque_type", "is_opaque_reference_type"):
-        changes.wrap(_symbolic_trace, name, lambda usual: lambda cls: cls is torch._C.Generator or usual(cls))
+        changes.wrap(_symbolic_trace, name, lambda original: lambda cls: cls is torch._C.Generator or original(cls))
 
 
 def frames_are_not_counted(changes: Changes) -> None:
@@ -97,9 +97,9 @@ def nested_tensors_are_made(changes: Changes) -> None:
     changes.wrap(_symbolic_trace, "is_fx_tracing", _not_in_this_thread)
 
 
-def _not_in_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
+def _not_in_this_thread(original: Callable[[], bool]) -> Callable[[], bool]:
     tracing = threading.get_ident()
-    return lambda: threading.get_ident() != tracing and usual()
+    return lambda: threading.get_ident() != tracing and original()
 
 
 def layers_read_no_data(changes: Changes) -> None:
@@ -109,25 +109,25 @@ def layers_read_no_data(changes: Changes) -> None:
     changes.wrap(rnn.RNNBase, "check_forward_args", _without_rows)
 
 
-def _not_causal(usual: Callable[..., bool]) -> Callable[..., bool]:
+def _not_causal(original: Callable[..., bool]) -> Callable[..., bool]:
     tracing = threading.get_ident()
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def detect(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
         if is_causal is None and threading.get_ident() == tracing:
             return False
-        return usual(mask, is_causal, size)
+        return original(mask, is_causal, size)
 
     return detect
 
 
-def _without_rows(usual: Callable[..., None]) -> Callable[..., None]:
+def _without_rows(original: Callable[..., None]) -> Callable[..., None]:
     tracing = threading.get_ident()
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def check(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
         if batch_sizes is None or threading.get_ident() != tracing:
-            usual(self, input, hidden, batch_sizes)
+            original(self, input, hidden, batch_sizes)
         else:
             self.check_input(input, batch_sizes)
 

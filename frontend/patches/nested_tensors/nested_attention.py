@@ -22,8 +22,8 @@ def nested_attention_is_one_operator(changes: Changes) -> None:
     changes.wrap(ops, "jagged_scaled_dot_product_attention", _of_values)
 
 
-def _of_values(usual: Any) -> Any:
-    @functools.wraps(usual)
+def _of_values(original: Any) -> Any:
+    @functools.wraps(original)
     def attention(
         query: Any,
         key: Any,
@@ -37,7 +37,7 @@ def _of_values(usual: Any) -> Any:
         given = sdpa._autocast(query, key, value, attn_mask)
         plain = attn_mask is None and dropout_p == 0.0 and not enable_gqa
         if not plain or not all(_is_ragged_by_position(t) for t in given[:3]) or not _same_heads(*given[:3]):
-            return usual(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            return original(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         sdpa._validate_sdpa_input(*given, dropout_p, is_causal, scale)
         query, key, value = (t.transpose(1, 2) for t in given[:3])
         result, _ = jagged_attention(

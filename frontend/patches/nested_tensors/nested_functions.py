@@ -27,20 +27,20 @@ def totals_may_be_zero(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_given_total(usual: Any) -> Any:
-    @functools.wraps(usual)
+def _of_given_total(original: Any) -> Any:
+    @functools.wraps(original)
     def sizes(mode: Any, op: Any, padded: Any, offsets: Any, total: Any = None) -> Any:
         if total is None or len(offsets) != 1:
-            return usual(mode, op, padded, offsets, total)
+            return original(mode, op, padded, offsets, total)
         return padded.new_empty([total, *padded.shape[2:]])
 
     return sizes
 
 
-def _by_rule_first(usual: Any) -> Any:
-    @functools.wraps(usual)
+def _by_rule_first(original: Any) -> Any:
+    @functools.wraps(original)
     def function(func: Any, *args: Any, **kwargs: Any) -> Any:
         found = by_rule(getattr(func, "__name__", ""), args, kwargs)
-        return usual(func, *args, **kwargs) if found is NotImplemented else found
+        return original(func, *args, **kwargs) if found is NotImplemented else found
 
     return function

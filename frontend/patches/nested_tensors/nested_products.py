@@ -19,11 +19,11 @@ def gradients_of_values(changes: Changes) -> None:
 
     PyTorch computes a matrix for each row and adds them up: a graph for each number of rows.
     """
-    usual = JAGGED_OPS_TABLE[_BACKWARD]
+    original = JAGGED_OPS_TABLE[_BACKWARD]
 
     def backward(gradient: Any, x: Any, matrix: Any, mask: Any) -> Any:
         if not (_is_ragged_first(gradient) and _is_ragged_first(x)) or matrix.is_nested or matrix.dim() != 2:
-            return usual(gradient, x, matrix, mask)
+            return original(gradient, x, matrix, mask)
         by_x = torch.matmul(gradient, matrix.transpose(0, 1)) if mask[0] else None
         by_matrix = x._values.flatten(0, -2).transpose(0, 1) @ gradient._values.flatten(0, -2) if mask[1] else None
         return by_x, by_matrix

@@ -40,22 +40,22 @@ def comparisons_with_tensors(changes: Changes) -> None:
 
 
 @functools.cache
-def _or_tensor(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _or_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
     def create(cls: type, tx: Any, proxy: Any, sym_num: Any = None, **options: Any) -> Any:
         if not isinstance(proxy, torch.fx.Proxy):  # computed of a condition that is passed on as False: abs(n > 1)
             return VariableTracker.build(tx, proxy)
         found = utils.get_fake_value(proxy.node, tx) if sym_num is None else sym_num
-        return wrap_fx_proxy(tx, proxy) if isinstance(found, torch.Tensor) else usual(tx, proxy, found, **options)
+        return wrap_fx_proxy(tx, proxy) if isinstance(found, torch.Tensor) else original(tx, proxy, found, **options)
 
     return create
 
 
 @functools.cache
-def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _breaking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         try:
-            return usual(self, fn, args, kwargs)
+            return original(self, fn, args, kwargs)
         except Unsupported:
             raise
         except Exception as error:

@@ -112,12 +112,12 @@ def _write(
     return written.as_strided(x.size(), x.stride(), x.storage_offset())
 
 
-def _uncached(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _uncached(original: Callable[..., Any]) -> Callable[..., Any]:
     placed = {_WRITE, *COPYING}
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return (self._dispatch_impl if func in placed else functools.partial(usual, self))(func, types, args, kwargs)
+        return (self._dispatch_impl if func in placed else functools.partial(original, self))(func, types, args, kwargs)
 
     return dispatch
 
@@ -158,8 +158,8 @@ def _by_inferred_rule(_mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
 def kernels_are_no_rules(changes: Changes) -> None:
     """Keeps the tracer from taking a user's kernel that is registered for all devices for a fake rule."""
     tracer: Any = fake_tensor
-    usual = tracer.has_meta
-    changes.attribute(tracer, "has_meta", lambda op: usual(op) and not is_for_all_devices(op))
+    original = tracer.has_meta
+    changes.attribute(tracer, "has_meta", lambda op: original(op) and not is_for_all_devices(op))
 
 
 def gradients_inside_of_kernels(changes: Changes) -> None:
@@ -168,11 +168,11 @@ def gradients_inside_of_kernels(changes: Changes) -> None:
 
 
 @functools.cache
-def _seen_above_autograd(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _seen_above_autograd(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_differentiated_inside(may_run_operators(), func, args, kwargs or {}):
             raise unsupported(func)
-        return usual(self, func, types, args, kwargs)
+        return original(self, func, types, args, kwargs)
 
     return dispatch

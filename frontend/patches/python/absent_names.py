@@ -38,11 +38,11 @@ def absent_keys_without_default_are_guarded_2_11(changes: Changes) -> None:
 
 
 @functools.cache
-def _with_guard_on_key(usual: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    @functools.wraps(usual)
+def _with_guard_on_key(original: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    @functools.wraps(original)
     def getitem(self: Any, tx: Any, arg: Any) -> Any:
         try:
-            return usual(self, tx, arg)
+            return original(self, tx, arg)
         except exc.ObservedKeyError:
             (getattr(self, "_base_vt", None) or self).install_dict_contains_guard(tx, [arg])
             raise
@@ -51,11 +51,11 @@ def _with_guard_on_key(usual: Callable[[Any, Any, Any], Any]) -> Callable[[Any, 
 
 
 @functools.cache
-def _lookup_with_guard_on_key(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _lookup_with_guard_on_key(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         try:
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         except exc.ObservedKeyError:
             if name == "__getitem__":
                 self.install_dict_contains_guard(tx, args)
@@ -78,13 +78,13 @@ def absent_attributes_are_guarded(changes: Changes) -> None:
 
 
 @functools.cache
-def _with_guard_on_attribute(usual: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any, str], Any]:
+def _with_guard_on_attribute(original: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any, str], Any]:
     from torch._dynamo.guards import install_guard
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
         try:
-            return usual(self, tx, name)
+            return original(self, tx, name)
         except exc.ObservedAttributeError:
             if self.source and not _is_computed(getattr(self, "value", None), name):
                 install_guard(_guard(self.source, name))

@@ -26,13 +26,13 @@ def absent_packages_are_errors(changes: Changes) -> None:
 
 
 @functools.cache
-def _asking(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if not any(self.value is one for one in _QUESTIONS):  # its own == may be anything
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         try:
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         except ModuleNotFoundError as error:
             exc.raise_observed_exception(type(error), tx, args=list(map(str, error.args)))
 

@@ -21,12 +21,12 @@ def backward_breaks_the_graph(changes: Changes) -> None:
 
 
 @functools.cache
-def _untraced(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _untraced(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo import config
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def method_backward(*arguments: Any, **options: Any) -> Any:
         with config.patch(trace_autograd_ops=False):
-            return usual(*arguments, **options)
+            return original(*arguments, **options)
 
     return method_backward

@@ -26,25 +26,25 @@ def causes_are_kept(changes: Changes) -> None:
 
 
 @functools.cache
-def _remembering(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _remembering(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
         if self.current_speculation is not None:
             cause = exc.__cause__ or exc  # of a break in a loop: `broken_loops.py`
             stack = getattr(cause, "real_stack", None) or [self.frame_summary()]
             text = f"{GOES_BACK}\n{getattr(cause, 'msg', cause)}"
             self.current_speculation.reason = GraphCompileReason(text, list(stack), graph_break=False)
-        usual(self, code_options, reason, exc)
+        original(self, code_options, reason, exc)
 
     return log_graph_break
 
 
 @functools.cache
-def _telling(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _telling(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def step_graph_break(self: Any, continue_inst: Any) -> None:
         cause = self.current_speculation.reason
-        usual(self, continue_inst)
+        original(self, continue_inst)
         found = next((one for one in reversed(graph_break_reasons) if one.reason == GOES_BACK), None)
         if cause is not None and found is not None:
             found.reason, found.user_stack = cause.reason, cause.user_stack

@@ -19,11 +19,11 @@ def broadcast_sizes(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_infer_size(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_infer_size(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.value is torch._C._infer_size:
             return VariableTracker.build(tx, torch.broadcast_shapes).call_function(tx, list(args), dict(kwargs))
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function

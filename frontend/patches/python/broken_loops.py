@@ -18,17 +18,17 @@ from symshape.frontend.patches.patch import Changes
 
 def what_comes_before_is_compiled(changes: Changes) -> None:
     """Goes back to the last instruction before which the graph can end, as for a break that cannot be resumed from."""
-    usual = InstructionTranslatorBase.raise_loop_graph_break
-    changes.attribute(InstructionTranslatorBase, "raise_loop_graph_break", staticmethod(_to_a_checkpoint(usual)))
+    original = InstructionTranslatorBase.raise_loop_graph_break
+    changes.attribute(InstructionTranslatorBase, "raise_loop_graph_break", staticmethod(_to_a_checkpoint(original)))
 
 
 @functools.cache
-def _to_a_checkpoint(usual: Callable[[CodeType, Any], NoReturn]) -> Callable[[CodeType, Any], NoReturn]:
-    @functools.wraps(usual)
+def _to_a_checkpoint(original: Callable[[CodeType, Any], NoReturn]) -> Callable[[CodeType, Any], NoReturn]:
+    @functools.wraps(original)
     def raise_loop_graph_break(code: CodeType, error: Any) -> NoReturn:
         translator = InstructionTranslator.current_tx()
         if translator.one_graph or translator.f_code is not code or translator.current_speculation is None:
-            usual(code, error)
+            original(code, error)
         raise exc.StepUnsupported(f"a graph break in a loop: {error}") from error
 
     return raise_loop_graph_break

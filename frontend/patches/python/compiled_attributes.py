@@ -22,24 +22,24 @@ def attributes_are_the_wrappers(changes: Changes) -> None:
 
 
 @functools.cache
-def _reading(usual: Callable[..., Any]) -> Any:
+def _reading(original: Callable[..., Any]) -> Any:
     """Wraps a static method, which fails for a bound method: that has no dictionary."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def get_example_value_dict(vt: Any) -> Any:
         if isinstance(vt, WrapperUserFunctionVariable):
             return getattr(vt.wrapper_obj, "__dict__", {})
-        return usual(vt)
+        return original(vt)
 
     return staticmethod(get_example_value_dict)
 
 
 @functools.cache
-def _asking(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_obj_hasattr(self: Any, tx: Any, name: str) -> Any:
         if isinstance(self, WrapperUserFunctionVariable) and name in getattr(self.wrapper_obj, "__dict__", {}):
             return ConstantVariable.create(True)
-        return usual(self, tx, name)
+        return original(self, tx, name)
 
     return call_obj_hasattr

@@ -84,10 +84,10 @@ _OF_DATA = frozenset(
 def _combined(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """``&`` and ``|``, which are symmetric: the usual method, but with a number that is no bool of integers."""
 
-    def wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(usual)
+    def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def method(self: torch.SymBool, other: Any) -> Any:
-            return usual(self, other) if _is_condition(other) else _numeric(function, self, other)
+            return original(self, other) if _is_condition(other) else _numeric(function, self, other)
 
         return method
 

@@ -27,11 +27,11 @@ def module_of_data_parallel_is_traced(changes: Changes) -> None:
     changes.wrap(trace_rules, "check", _unless_wrapped)
 
 
-def _unless_wrapped(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _unless_wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def check(obj: Any, is_inlined_call: bool = False, **more: Any) -> Any:
         """Whether Dynamo skips a function. Since 2.13 the frame is passed in; ours is known in all versions."""
-        skipped = usual(obj, is_inlined_call, **more)
+        skipped = original(obj, is_inlined_call, **more)
         frame = current_frame().running
         of_frame = frame is not None and obj is frame.f_code and not is_inlined_call
         return skipped and not (of_frame and _is_wrapped_module(frame))

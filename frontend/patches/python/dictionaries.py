@@ -65,13 +65,13 @@ def guard_keys(variable: Any) -> None:
 
 
 @functools.cache
-def _with_order(usual: Callable[[Any], None]) -> Callable[[Any], None]:
+def _with_order(original: Callable[[Any], None]) -> Callable[[Any], None]:
     from torch._dynamo.source import is_constant_source
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def install(self: Any) -> None:
-        usual(self)
+        original(self)
         if self.source and not is_constant_source(self.source):
             InstructionTranslator.current_tx().output.guard_on_key_order.add(self.source)
 
@@ -79,97 +79,97 @@ def _with_order(usual: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 @functools.cache
-def _of_guarded_keys(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @functools.wraps(usual)
+def _of_guarded_keys(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
     def as_python_constant(self: Any) -> Any:
         guard_keys(self)
-        return usual(self)
+        return original(self)
 
     return as_python_constant
 
 
 @functools.cache
-def _methods_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _methods_with_guard(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "popitem":  # of an empty one PyTorch has no guard
             guard_keys(self)
         if name == "move_to_end":  # PyTorch writes items back if there is a new one
             (getattr(self, "_base_vt", None) or self).should_reconstruct_all = True
-        return usual(self, tx, name, args, kwargs)
+        return original(self, tx, name, args, kwargs)
 
     return call_method
 
 
 @functools.cache
-def _shown_with_guard(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(usual)
+def _shown_with_guard(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(original)
     def repr_impl(self: Any, tx: Any) -> Any:
         guard_keys(self)
-        return usual(self, tx)
+        return original(self, tx)
 
     return repr_impl
 
 
 @functools.cache
-def _merged_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _merged_with_guard(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def nb_or_impl(self: Any, tx: Any, other: Any, *rest: Any, **options: Any) -> Any:
         guard_keys(self)
         guard_keys(other)
-        return usual(self, tx, other, *rest, **options)
+        return original(self, tx, other, *rest, **options)
 
     return nb_or_impl
 
 
 @functools.cache
-def _extended_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _extended_with_guard(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "extend" and args and isinstance(args[0].realize(), ConstDictVariable):
             guard_keys(args[0].realize())
-        return usual(self, tx, name, args, kwargs)
+        return original(self, tx, name, args, kwargs)
 
     return call_method
 
 
 @functools.cache
-def _listed_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _listed_with_guard(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.lists import BaseListVariable
 
-    of_dictionary, of_list = _methods_with_guard(usual), _extended_with_guard(usual)
+    of_dictionary, of_list = _methods_with_guard(original), _extended_with_guard(original)
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if isinstance(self, ConstDictVariable):
             return of_dictionary(self, tx, name, args, kwargs)
-        return (of_list if isinstance(self, BaseListVariable) else usual)(self, tx, name, args, kwargs)
+        return (of_list if isinstance(self, BaseListVariable) else original)(self, tx, name, args, kwargs)
 
     return call_method
 
 
 @functools.cache
-def _negated_with_guard(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _negated_with_guard(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_not_(self: Any, tx: Any, a: Any) -> Any:
         guard_keys(getattr(a, "dv_dict", a))
-        return usual(self, tx, a)
+        return original(self, tx, a)
 
     return call_not_
 
 
 @functools.cache
-def _written_with_guard(usual: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def _written_with_guard(original: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def mutation(self: Any, var: Any) -> None:
         if isinstance(var, ConstDictVariable):
             guard_keys(var)
-        usual(self, var)
+        original(self, var)
 
     return mutation
 
@@ -182,10 +182,10 @@ def differences_are_written(changes: Changes) -> None:
 
 
 @functools.cache
-def _written_anew(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _written_anew(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def nb_inplace_subtract_impl(self: Any, tx: Any, other: Any) -> Any:
         self.should_reconstruct_all = True
-        return usual(self, tx, other)
+        return original(self, tx, other)
 
     return nb_inplace_subtract_impl

@@ -28,16 +28,16 @@ def texts_of_exceptions(changes: Changes) -> None:
 
 
 @functools.cache
-def _saying(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _saying(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_str(self: Any, tx: Any, arg: Any) -> Any:
         if not isinstance(arg, (ExceptionVariable, UserDefinedExceptionObjectVariable)):
-            return usual(self, tx, arg)
+            return original(self, tx, arg)
         kind: Any = arg.python_type()
         if isinstance(kind.__str__, types.FunctionType):
             return UserFunctionVariable(kind.__str__).call_function(tx, [arg], {})
         if kind.__str__ is BaseException.__str__ or not all(one.is_python_constant() for one in arg.args):
-            return usual(self, tx, arg)
+            return original(self, tx, arg)
         return ConstantVariable.create(kind.__str__(kind(*(one.as_python_constant() for one in arg.args))))
 
     return call_str

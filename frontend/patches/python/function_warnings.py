@@ -29,19 +29,19 @@ def warnings_of_functions(changes: Changes) -> None:
     changes.attribute(python, "_showwarnmsg", _once(python._showwarnmsg))
 
 
-def _once(usual: Callable[..., None]) -> Callable[..., None]:
+def _once(original: Callable[..., None]) -> Callable[..., None]:
     given: set[Any] = set()
     thread = threading.get_ident()
 
     def show(message: Any) -> None:
         if threading.get_ident() != thread:
-            usual(message)
+            original(message)
             return
         by, text = sys._getframe(1), with_numbers(str(message.message), _hints())
         key = by.f_code, by.f_lineno, message.category, text
         if key not in given:
             given.add(key)
-            usual(_spoken(message, text))
+            original(_spoken(message, text))
 
     return show
 

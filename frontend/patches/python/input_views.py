@@ -39,48 +39,48 @@ def names_of_views(changes: Changes) -> None:
     changes.wrap(TensorVariable, "tp_getattro_impl", _attribute)
 
 
-def _attribute(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _attribute(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def attribute(self: Any, tx: Any, name: str) -> Any:
         if name == "_base":
             tx.output.shape_env.bases_are_read = True
         if name in VIEWS and _is_input(self):
             return GetAttrVariable(self, name)
-        return usual(self, tx, name)
+        return original(self, tx, name)
 
     return attribute
 
 
-def _function(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _function(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(self.value, "__name__", "")
         of_tensor = name in VIEWS and self.is_tensor_method() and args and args[0].is_tensor()
         if of_tensor and _is_input(args[0].realize()):
             return self.call_tensor_method(tx, list(args), kwargs)
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 
 
-def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _method(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name not in VIEWS:
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         node = self.proxy.node
         before = node.meta["example_value"]
         others = [one for one in node.graph.nodes if one is not node and one.meta.get("example_value") is before]
         if not _is_input(self):
             if any(one.op == "placeholder" for one in others):
                 unimplemented(name, _SHOWN_TWICE, None)
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         if others:
             unimplemented(name, _SHOWN_TWICE, None)
         with tx.fake_mode, torch.no_grad():
             node.meta["example_value"] = before.detach()  # shares its memory
         try:
-            result = usual(self, tx, name, args, kwargs)
+            result = original(self, tx, name, args, kwargs)
         finally:
             node.meta["example_value"] = before
         self.proxy = result.realize().proxy

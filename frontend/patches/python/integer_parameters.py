@@ -30,22 +30,22 @@ def functions_take_sizes(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         found = _replaced(REPLACEMENTS.get(self.value), tx, args, kwargs)
-        return usual(self, tx, args, kwargs) if found is None else found
+        return original(self, tx, args, kwargs) if found is None else found
 
     return call_function
 
 
 @functools.cache
-def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_methods(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         method = REPLACEMENTS.get(getattr(torch.Tensor, name, None)) if name in _METHODS else None
         found = _replaced(method, tx, (self, *args), kwargs)
-        return usual(self, tx, name, args, kwargs) if found is None else found
+        return original(self, tx, name, args, kwargs) if found is None else found
 
     return call_method
 
@@ -59,8 +59,8 @@ _METHODS = frozenset(
 
 
 @functools.cache
-def _of_items(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_items(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if self.fn is operator.getitem and len(args) == 2 and isinstance(args[0].realize(), TensorVariable):
             x, key = _value(args[0]), _shown(args[1])
@@ -68,18 +68,18 @@ def _of_items(usual: Callable[..., Any]) -> Callable[..., Any]:
             begins_anywhere = is_batched(x) and any(isinstance(one, torch.Tensor) for one in elements_of(key))
             if GET_ITEM.applies((x, key), kwargs) and not begins_anywhere:
                 view, rest = _selected(tx, *args)
-                return usual(self, tx, [view, TupleVariable(rest)], kwargs) if rest else view
-        return usual(self, tx, args, kwargs)
+                return original(self, tx, [view, TupleVariable(rest)], kwargs) if rest else view
+        return original(self, tx, args, kwargs)
 
     return call_function
 
 
 @functools.cache
-def _of_written_items(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_written_items(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def method___setitem__(self: Any, tx: Any, key: Any, value: Any) -> Any:
         if not SET_ITEM.applies((_value(self), _shown(key)), {}):
-            return usual(self, tx, key, value)
+            return original(self, tx, key, value)
         result = _called(SET_ITEM, tx, (self, key, value), {})
         self.synchronize_attributes(tx)  # the written value may require a gradient
         return result

@@ -28,8 +28,8 @@ def lazy_modules_are_initialised(changes: Changes) -> None:
     changes.wrap(nn_module, "initialize_lazy_module", functools.partial(_from_hints, generators))
 
 
-def _from_hints(generators: _Generators, usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _from_hints(generators: _Generators, original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def initialise(tx: Any, lazy: Any, args: Any, kwargs: Any) -> None:
         infer = lazy._infer_parameters
 
@@ -37,9 +37,9 @@ def _from_hints(generators: _Generators, usual: Callable[..., None]) -> Callable
             with generators:
                 infer(owner, *pytree.tree_map(_number, (given, named or {})))
 
-        lazy.__dict__["_infer_parameters"] = from_numbers  # where `usual` finds it
+        lazy.__dict__["_infer_parameters"] = from_numbers  # where `original` finds it
         try:
-            usual(tx, lazy, args, kwargs)
+            original(tx, lazy, args, kwargs)
         finally:
             del lazy.__dict__["_infer_parameters"]
 

@@ -18,14 +18,14 @@ def fields_are_items(changes: Changes) -> None:
 
 
 @functools.cache
-def _from_items(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _from_items(original: Callable[..., Any]) -> Callable[..., Any]:
     getter: Any = vars(collections)["_tuplegetter"]
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def resolve(self: Any, tx: Any, name: str, type_attr: Any, source: Any) -> Any:
         if isinstance(type_attr, getter):
             _, (index, _) = type_attr.__reduce__()
             return self.items[index]
-        return usual(self, tx, name, type_attr, source)
+        return original(self, tx, name, type_attr, source)
 
     return resolve

@@ -17,15 +17,15 @@ def nested_types_are_types(changes: Changes) -> None:
 
 
 @functools.cache
-def _flattened(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _flattened(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.fn is not isinstance or len(args) != 2 or kwargs:
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         asked = args[1].realize()
         if not isinstance(asked, TupleVariable) or not any(isinstance(one, TupleVariable) for one in _realized(asked)):
-            return usual(self, tx, args, kwargs)
-        return usual(self, tx, [args[0], TupleVariable(list(_types(asked)))], kwargs)
+            return original(self, tx, args, kwargs)
+        return original(self, tx, [args[0], TupleVariable(list(_types(asked)))], kwargs)
 
     return call_function
 

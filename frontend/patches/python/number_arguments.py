@@ -53,31 +53,33 @@ def arguments_become_numbers(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         places = _number_parameters_of_function(self.value)
-        return usual(self, tx, *_with_numbers(tx, places, args, kwargs)) if places else usual(self, tx, args, kwargs)
+        return (
+            original(self, tx, *_with_numbers(tx, places, args, kwargs)) if places else original(self, tx, args, kwargs)
+        )
 
     return call_function
 
 
 @functools.cache
-def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_methods(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         parameters = _number_parameters(name).items()
         places = {place - 1 if isinstance(place, int) else place: make for place, make in parameters}
         if name in _SIZES_ONE_BY_ONE:
             args = [_size(tx, arg) for arg in args]
-        return usual(self, tx, name, *_with_numbers(tx, places, args, kwargs))
+        return original(self, tx, name, *_with_numbers(tx, places, args, kwargs))
 
     return call_method
 
 
 @functools.cache
-def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_builtins(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.fn in (operator.is_, operator.is_not) and any(map(_is_bool, args)):
             args = [_decided(tx, arg) for arg in args]
@@ -89,7 +91,7 @@ def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
             args = [_number(tx, args[0])]
         elif self.fn in (operator.getitem, operator.setitem) and len(args) > 1:
             args = [args[0], _decided(tx, args[1]), *args[2:]]
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 

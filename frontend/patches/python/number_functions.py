@@ -35,24 +35,24 @@ def numbers_are_traced(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         function = None if kwargs or not args else FUNCTIONS.get(self.value)
         if function is None or not _are_symbolic(args):
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         return _traced(tx, function, args)
 
     return call_function
 
 
 @functools.cache
-def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_methods(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         function = METHODS.get(name)
         if function is None or args or kwargs or not _are_symbolic([self]):
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         found = _traced(tx, function, [self])
         # A function in the graph cannot return a bool to Dynamo; it returns an integer, which is compared with 0.
         zero = ConstantVariable.create(0)
@@ -62,11 +62,11 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_builtins(original: Callable[..., Any]) -> Callable[..., Any]:
     """``divmod`` becomes two operations, ``operator.index`` of a size the size itself, and ``pow`` of two arguments
     ``**``, of tensors too."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.fn is divmod and len(args) == 2 and not kwargs and _are_symbolic(args):
             parts = (operator.floordiv, operator.mod)
@@ -75,31 +75,31 @@ def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
             return BuiltinVariable(operator.pow).call_function(tx, list(args), {})
         if self.fn is operator.index and len(args) == 1 and isinstance(_number(args[0].realize()), torch.SymInt):
             return args[0]
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 
 
 @functools.cache
-def _rounded(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _rounded(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def __round__(self: torch.SymInt, ndigits: Any = None) -> Any:  # noqa: N807 - as Python names it
         if ndigits is None or isinstance(ndigits, int) and ndigits >= 0:
-            return usual(self, ndigits)
+            return original(self, ndigits)
         return ROUND(self, ndigits)
 
     return __round__
 
 
 @functools.cache
-def _of_expressions(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_expressions(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def handler(analysis: Any, args: Sequence[Any], expr: Any, *more: Any, **named: Any) -> Any:
         is_tensor = analysis is TensorReferenceAnalysis
         if isinstance(expr, _ROUNDED) and isinstance(args[0], torch.fx.Proxy) and not is_tensor:
             return args[0].tracer.create_proxy("call_function", round, tuple(args), {})  # a Proxy has no `round`
         if not isinstance(expr, NumberExpression) and not (is_tensor and _has_no_operation(expr)):
-            return usual(analysis, args, expr, *more, **named)
+            return original(analysis, args, expr, *more, **named)
         if analysis is SymPyValueRangeAnalysis:
             return ValueRanges.unknown_int() if expr.is_integer else ValueRanges.unknown()
         raise NotImplementedError(f"{expr} stays a number")  # caught by the pass that turns numbers into tensors

@@ -24,14 +24,14 @@ def symbols_are_compared(changes: Changes) -> None:
 
 
 @functools.cache
-def _asking_symbols(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _asking_symbols(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.variables.constant import ConstantVariable
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def iter_contains(items: Any, search: Any, tx: Any, *rest: Any, **options: Any) -> Any:
         found = [item.realize() for item in items]
         if not search.is_python_constant() or not any(_is_asked(item, search) for item in found):
-            return usual(found, search, tx, *rest, **options)
+            return original(found, search, tx, *rest, **options)
         return ConstantVariable.create(any(_is_equal(item, search, tx) for item in found))
 
     return iter_contains

@@ -26,12 +26,12 @@ def numbers_are_read(changes: Changes) -> None:
 
 
 @functools.cache
-def _reading(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _reading(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def method_tolist(self: Any, tx: Any) -> Any:
         value = self.as_proxy().node.meta["example_value"]
         if not _is_read(value):
-            return usual(self, tx)
+            return original(self, tx)
         return VariableTracker.build(tx, _items(tx, self.as_proxy(), tuple(value.shape)))
 
     return method_tolist

@@ -30,14 +30,14 @@ class _FormattedNumber(LazySymNodeFormatString):
 
 
 @functools.cache
-def _formatted(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _formatted(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> Any:
         value = self.stack[-1]
         if not isinstance(value, SymNodeVariable) or flags & 0x03:  # `!r` and the like: the number's text is meant
-            return usual(self, fmt_spec, flags)
+            return original(self, fmt_spec, flags)
         if value.source is not None and not isinstance(value.sym_num, torch.SymInt):
-            return usual(self, fmt_spec, flags)  # a float that is an argument: see `trace_messages`
+            return original(self, fmt_spec, flags)  # a float that is an argument: see `trace_messages`
         self.pop()
         self.push(LazyVariableTracker.create(_FormattedNumber(value, fmt_spec), source=None, tx=self))
         return None
@@ -52,15 +52,15 @@ def templates_take_numbers(changes: Changes) -> None:
 
 
 @functools.cache
-def _filled(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _filled(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def nb_remainder_impl(self: Any, tx: Any, other: Any, reverse: bool = False) -> Any:
         if reverse or not isinstance(self.value, str | bytes | bytearray):
-            return usual(self, tx, other, reverse)
+            return original(self, tx, other, reverse)
         numbers = _with_constants(tx, other)
         if not numbers.is_python_constant():
             unimplemented("% of a text", "what it is filled with is known at call time only", None)
-        return usual(self, tx, numbers, reverse)
+        return original(self, tx, numbers, reverse)
 
     return nb_remainder_impl
 

@@ -43,49 +43,49 @@ def numpy_takes_sizes(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _of_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         rule = None if kwargs else _RULES.get(self.value)
         given = [arg.realize() for arg in args] if rule is not None else []
         found = rule(tx, given) if rule is not None else None
         if found is not None:
             return found if any(found is one for one in given) else _marked(found)
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 
 
 @functools.cache
-def _of_operations(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_operations(original: Callable[..., Any]) -> Callable[..., Any]:
     """``1 / np.prod(x.shape)``, which is infinite where Python has an error: that the divisor is 0 is a guard. What is
     computed of numbers of numpy is one too."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         given = [arg.realize() for arg in args] if self.fn in _OPERATIONS else []
         if not any(map(_is_numpys, given)):
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         if self.fn in _QUOTIENTS and _is_numpys(given[1]) and _numbers(given) and bool(given[1].sym_num == 0):
             numbers = [_number(one) for one in given]
             value, integers = float(numbers[0]), all(map(_is_integer, numbers))
             if self.fn is operator.truediv or (self.fn is operator.floordiv and not integers):
                 return ConstantVariable.create(math.copysign(math.inf, value) if value else math.nan)
             return ConstantVariable.create(0 if integers else math.nan)
-        return _marked(usual(self, tx, args, kwargs))
+        return _marked(original(self, tx, args, kwargs))
 
     return call_function
 
 
 @functools.cache
-def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_methods(original: Callable[..., Any]) -> Callable[..., Any]:
     """``np.ceil(n / 2).astype(int)`` and ``np.prod(x.shape).item()``: methods that numbers of numpy have. Others are
     those of an array."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if not _is_numpys(self) or hasattr(float, name):
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         if name == "item" and not args and not kwargs:
             return self
         if name == "astype" and len(args) == 1 and not kwargs and args[0].is_python_constant():
@@ -98,17 +98,17 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _of_values(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_values(original: Callable[..., Any]) -> Callable[..., Any]:
     """What a frame returns, or hands on at a graph break, is a number of numpy again."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def __call__(self: Any, value: Any, *args: Any, **kwargs: Any) -> None:
         if not _is_numpys(value):
-            return usual(self, value, *args, **kwargs)
+            return original(self, value, *args, **kwargs)
         name = "int64" if isinstance(value.sym_num, torch.SymInt) else "float64"
         self.add_push_null(lambda: self.load_import_from("numpy", name))
         self.clear_tos()
-        usual(self, value, *args, **kwargs)
+        original(self, value, *args, **kwargs)
         self.call_function(1, False)
         self.clear_tos()
 

@@ -25,17 +25,17 @@ def custom_copies_break_the_graph(changes: Changes) -> None:
 
 
 @functools.cache
-def _of_plain_objects(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_plain_objects(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.polyfills import copy
 
     replacement: Any = copy.reduce_ex_user_defined_object
     attributes_only = replacement.__torch_dynamo_polyfill__
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.fn is attributes_only and not _is_plain(kind := self.obj.python_type()):
             unimplemented(f"a copy of an object of {kind.__name__}", "its class defines how it is copied", None)
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 

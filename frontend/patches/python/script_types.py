@@ -20,11 +20,11 @@ def script_types_are_types(changes: Changes) -> None:
 
 
 @functools.cache
-def _asking(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.value is not torch.jit.isinstance or len(args) != 2 or kwargs or not _is_of_classes(args[1]):
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         return BuiltinVariable(isinstance).call_function(tx, list(args), {})
 
     return call_function

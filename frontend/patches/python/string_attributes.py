@@ -19,12 +19,12 @@ def names_are_strings(changes: Changes) -> None:
 
 
 @functools.cache
-def _loading(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``_load_attr``, whose result for a class callable in the graph (``torch.nn.Parameter``) has no methods."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def _load_attr(self: Any, attr: Any) -> None:
-        usual(self, attr)
+        original(self, attr)
         found = self.stack[-1]
         if isinstance(found, GetAttrVariable) and isinstance(found.obj, TorchInGraphFunctionVariable):
             text = getattr(found.obj.value, found.name)

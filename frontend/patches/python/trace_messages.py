@@ -36,22 +36,22 @@ def messages_of_once(changes: Changes) -> None:
 
 
 @functools.cache
-def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _formatting(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``_format_value``, which would use the number of this call. A float is inserted at call time; an integer
     is, like a size, that of this call, because the string may be a name."""
 
     create: Any = StringFormatVariable.create
     takes_translator = "tx" in inspect.signature(create).parameters  # from PyTorch 2.15 on
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def format_value(self: Any, spec: Any, flags: int) -> None:
         value = self.stack[-1]
         if not isinstance(value, SymNodeVariable) or value.source is None:
-            usual(self, spec, flags)
+            original(self, spec, flags)
             return
         if isinstance(value.sym_num, torch.SymInt):
             self.stack[-1] = SymNodeVariable(value.as_proxy(), value.sym_num)
-            usual(self, spec, flags)
+            original(self, spec, flags)
             return
         text = "{" + {0: "", 1: "!s", 2: "!r", 3: "!a"}[flags & 3] + ":" + spec.as_python_constant() + "}"
         before = (self,) if takes_translator else ()
@@ -61,22 +61,22 @@ def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _calling(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.value is not warnings.warn or not _warned(tx, args, kwargs):
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         return torch._dynamo.variables.ConstantVariable.create(None)
 
     return call_function
 
 
 @functools.cache
-def _logging(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _logging(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if tx.export or not _said_once(getattr(self.value, name, None), args, kwargs):
-            return usual(self, tx, name, args, kwargs)
+            return original(self, tx, name, args, kwargs)
         return torch._dynamo.variables.ConstantVariable.create(None)
 
     return call_method

@@ -23,10 +23,10 @@ def orders_are_of_first_sizes(changes: Changes) -> None:
 
 
 @functools.cache
-def _with_hints(usual: Callable[[], Any]) -> Callable[[], Any]:
-    @functools.wraps(usual)
+def _with_hints(original: Callable[[], Any]) -> Callable[[], Any]:
+    @functools.wraps(original)
     def get_opt_einsum() -> Any:
-        package = usual()
+        package = original()
 
         def contract_path(equation: str, *operands: torch.Tensor, **options: Any) -> Any:
             shapes = [tuple(map(hint_of, operand.shape)) for operand in operands]

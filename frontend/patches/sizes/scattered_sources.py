@@ -35,21 +35,21 @@ def scatters() -> list[Any]:
     return list(_ASKING)
 
 
-def _asked_by_decomposition(ask: Callable[..., None], usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _asked_by_decomposition(ask: Callable[..., None], original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         ask(x, *args)
-        return x.clone() if ask in _COPYING and _overlaps(x) else usual(x, *args, **kwargs)
+        return x.clone() if ask in _COPYING and _overlaps(x) else original(x, *args, **kwargs)
 
     return decomposition
 
 
-def _asked_by_rule(ask: Callable[..., None], usual: Callable[..., Any] | None) -> Callable[..., Any]:
+def _asked_by_rule(ask: Callable[..., None], original: Callable[..., Any] | None) -> Callable[..., Any]:
     def rule(mode: Any, op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         ask(x, *args)
         if ask in _COPYING:
             return x.clone() if _overlaps(x) else memory_like(x)
-        return NotImplemented if usual is None else usual(mode, op, x, *args, **kwargs)
+        return NotImplemented if original is None else original(mode, op, x, *args, **kwargs)
 
     return rule
 

@@ -25,15 +25,15 @@ def ends_are_left_out(changes: Changes) -> None:
 
 
 @functools.cache
-def _sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def sizes(
         mode: Any, op: Any, x: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
     ) -> torch.Tensor:
         before, behind = _left_out(start, end)
         size: Any = x.size(dim) if x.dim() else 0
         if before + behind <= 0 or type(step) is not int or step < 1 or not is_general(size) or is_unbacked(size):
-            result: torch.Tensor = usual(mode, op, x, dim, start, end, step)
+            result: torch.Tensor = original(mode, op, x, dim, start, end, step)
             return result
         length = (clamped_size(size - before - behind) + step - 1) // step
         shape, strides = list(x.shape), list(x.stride())

@@ -111,48 +111,48 @@ def sizes_of_products_with_vectors(changes: Changes) -> None:
 
 
 @functools.cache
-def _environment_is_uninteresting(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+def _environment_is_uninteresting(original: Callable[[], set[str]]) -> Callable[[], set[str]]:
     """Attributes a guard to the line that asked, not to the shape environment's file."""
-    return lambda: usual() | {str(general_shape_env.__file__)}
+    return lambda: original() | {str(general_shape_env.__file__)}
 
 
 @functools.cache
-def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _nonnegative(original: Callable[..., Any]) -> Callable[..., Any]:
     """Makes symbols of sizes non-negative. PyTorch makes them positive, so that ``size == 0`` is false for sympy."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def make_symbol(prefix: Any, idx: int, **assumptions: Any) -> Any:
         if assumptions.get("positive") is NONNEGATIVE:
             assumptions["positive"], assumptions["nonnegative"] = None, True
-        return usual(prefix, idx, **assumptions)
+        return original(prefix, idx, **assumptions)
 
     return make_symbol
 
 
 @functools.cache
-def _size_itself(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _size_itself(original: Callable[..., Any]) -> Callable[..., Any]:
     """``max(size, 1)``, PyTorch's factor in strides of contiguous tensors, becomes ``size``: equal for nonempty
     tensors, and strides of empty ones do not matter."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def sym_max(size: Any, least: Any) -> Any:
         is_backed = is_general(size) and not is_unbacked(size)
-        return size if is_backed and type(least) is int and least == 1 else usual(size, least)
+        return size if is_backed and type(least) is int and least == 1 else original(size, least)
 
     return sym_max
 
 
 @functools.cache
-def _size_itself_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _size_itself_in_cpp(original: Callable[..., Any]) -> Callable[..., Any]:
     """The same for C++, which calls ``SymNode`` directly, and only for strides. Python's ``max`` of integers goes
     through ``_exact`` first."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def sym_max(self: Any, other: Any) -> Any:
         env, is_stride = self.shape_env, self.pytype is int and other.constant == 1
         if not is_stride or isinstance(other, _ExactNode) or not isinstance(env, GeneralShapeEnv):
-            return usual(self, other)
-        return self if env.is_backed(self.expr) else usual(self, other)
+            return original(self, other)
+        return self if env.is_backed(self.expr) else original(self, other)
 
     return sym_max
 
@@ -162,78 +162,78 @@ class _ExactNode(SymNode):
 
 
 @functools.cache
-def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _exact(original: Callable[..., Any]) -> Callable[..., Any]:
     """Marks the user's ``max(size, 1)``."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def sym_max(self: Any, other: Any) -> Any:
         env = self.node.shape_env
         if type(other) is int and other == 1 and isinstance(env, GeneralShapeEnv):
             other = torch.SymInt(_ExactNode(sympy.Integer(1), env, int, 1, 1))
-        return usual(self, other)
+        return original(self, other)
 
     return sym_max
 
 
 @functools.cache
-def _hidden_from_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _hidden_from_cpp(original: Callable[..., Any]) -> Callable[..., Any]:
     """Hides hints from C++. With hints, C++ decides contiguity with a guard for each dim
     (``SymbolicShapeMeta::compute_contiguous``); without, it builds a condition and asks ``guard_or_false`` of it."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def has_hint(self: Any) -> bool:
         is_asked_in_python = "has_hint" in sys._getframe(1).f_code.co_names
-        return bool(usual(self)) and (is_asked_in_python or not isinstance(self.shape_env, GeneralShapeEnv))
+        return bool(original(self)) and (is_asked_in_python or not isinstance(self.shape_env, GeneralShapeEnv))
 
     return has_hint
 
 
 @functools.cache
-def _without_hint_of_zero(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+def _without_hint_of_zero(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """A rule that assumes without a guard that a size is not 0 may divide by it: the result has no hint then. If the
     user's own Python divides, a guard ensures that the divisor is not 0."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
         if not isinstance(env, GeneralShapeEnv) or other.constant is not None or other.expr.is_number:
-            return usual(self, other)
+            return original(self, other)
         if _is_asked_by_the_user() and env.is_backed(other.expr) and other.eq(other.wrap_int(0)).guard_bool("", 0):
             raise RefusedDivision("division or modulo by zero")
         if getattr(other, "_hint", None) != 0:
-            return usual(self, other)
+            return original(self, other)
         if get_proxy_mode() is not None:  # record the node without computing hints, which would divide first
             operands = sym_node.wrap_node(self), sym_node.wrap_node(other)
             return sym_node.to_node(self, handle_sym_dispatch(sym_node.method_to_operator(name), operands, {}))
-        return usual(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
+        return original(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
 
     return operation
 
 
 @functools.cache
-def _power_within_domain(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _power_within_domain(original: Callable[..., Any]) -> Callable[..., Any]:
     """Guards that the user's Python does not raise 0 to a negative power."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def float_pow(self: Any, other: Any) -> Any:
         is_negative = _may_be(self, 0) and _is_asked_by_the_user() and _holds_here(other, operator.lt, 0)
         if is_negative and _holds_here(self, operator.eq, 0):
             raise RefusedDivision("0.0 cannot be raised to a negative power")
-        return usual(self, other)
+        return original(self, other)
 
     return float_pow
 
 
 @functools.cache
-def _within_domain(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], usual: Callable[[Any], Any]) -> Any:
+def _within_domain(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], original: Callable[[Any], Any]) -> Any:
     """Guards that the user's Python calls a function of ``math`` within its domain."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def function(self: Any) -> Any:
         if isinstance(self.shape_env, GeneralShapeEnv) and _is_asked_by_the_user():
             if any(_holds_here(self, comparison, bound) for comparison, bound in refused):
                 raise RefusedArgument("math domain error")
-        return usual(self)
+        return original(self)
 
     return function
 
@@ -279,11 +279,11 @@ _BETWEEN = (
 
 
 @functools.cache
-def _without_irrelevant_strides(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _without_irrelevant_strides(original: Callable[..., Any]) -> Callable[..., Any]:
     """Dynamo guards constant strides of inputs. For a symbolic size, which may be 1, the shape environment's guards do
     so instead. Strides of dims that are always 1, and of tensors that are always empty, are not guarded."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def tensor_match(self: Any, guard: Any, value: Any = None) -> Any:
         known = self.check_fn_manager.output_graph.input_source_to_sizes_strides
         entry = known.get(guard.originating_source)
@@ -293,25 +293,25 @@ def _without_irrelevant_strides(usual: Callable[..., Any]) -> Callable[..., Any]
             any_stride |= {*free_strides(entry["size"], entry["stride"])}
             strides = [None if d in any_stride else one for d, one in enumerate(entry["stride"])]
             known[guard.originating_source] = {**entry, "stride": strides}
-        return usual(self, guard, value)
+        return original(self, guard, value)
 
     return tensor_match
 
 
 @functools.cache
-def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _decided(original: Callable[..., Any]) -> Callable[..., Any]:
     """The value of ``n > 1 and x is None`` is ``n > 1`` if that is false. It has been decided by then, and operators
     need a bool."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def as_proxy(self: Any) -> Any:
-        return False if isinstance(self.sym_num, torch.SymBool) and is_decided_against(self.sym_num) else usual(self)
+        return False if isinstance(self.sym_num, torch.SymBool) and is_decided_against(self.sym_num) else original(self)
 
     return as_proxy
 
 
 @functools.cache
-def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _squeezed_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """Guards whether a squeezed dim has size 1, since the rank of the result depends on it."""
 
     def sizes(x: torch.Tensor, dims: Any) -> Any:
@@ -319,16 +319,16 @@ def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
             size: Any = x.size(d) if x.dim() else None
             if is_general(size) and not is_unbacked(size):
                 bool(size == 1)
-        return usual(x, dims)
+        return original(x, dims)
 
     return sizes
 
 
 @functools.cache
-def _bound_of_slice(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(usual)
+def _bound_of_slice(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(original)
     def _compute_slice_index(size: Any, index: Any) -> Any:
-        found = usual(size, index)
+        found = original(size, index)
         if found is not None or is_unbacked(size) or is_unbacked(index):
             return found
         from_start = index + size if index < 0 else index
@@ -338,18 +338,18 @@ def _bound_of_slice(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
 
 
 @functools.cache
-def _product_with_vector(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _product_with_vector(original: Callable[..., Any]) -> Callable[..., Any]:
     def sizes(x: torch.Tensor, vector: torch.Tensor) -> Any:
         fits = x.dim() == 2 and vector.dim() == 1 and x.dtype == vector.dtype
         if not fits or not holds_for_sizes(operator.eq, x.size(1), vector.size(0)):
-            return usual(x, vector)  # which raises the error
+            return original(x, vector)  # which raises the error
         return x.new_empty([x.size(0)])
 
     return sizes
 
 
 @functools.cache
-def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _joined_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """Guards that an operand with one dim is empty, if other operands have another rank."""
 
     def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -357,28 +357,28 @@ def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
             size: Any = x.size(0) if x.dim() == 1 else None
             if is_general(size) and not is_unbacked(size) and any(other.dim() != 1 for other in tensors):
                 bool(size == 0)
-        return usual(tensors, *args, **kwargs)
+        return original(tensors, *args, **kwargs)
 
     return sizes
 
 
 @functools.cache
-def _retried(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _retried(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
-        run = functools.partial(usual, tracer, node, args, kwargs, nnmodule)
+        run = functools.partial(original, tracer, node, args, kwargs, nnmodule)
         return trace_with_retry(shape_env_of_output(tracer), run)
 
     return run_node
 
 
 @functools.cache
-def _selected_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _selected_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """Guards whether the index is in range: eager mode raises an error if not, so that no answer fits all sizes."""
 
     def sizes(mode: Any, op: Any, x: torch.Tensor, dim: int = 0, index: Any = 0) -> Any:
         _is_within(x, dim, index)
-        return usual(mode, op, x, dim, index)
+        return original(mode, op, x, dim, index)
 
     return sizes
 

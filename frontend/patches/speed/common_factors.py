@@ -23,11 +23,11 @@ def factors_are_divided_by_terms(changes: Changes) -> None:
 
 
 @functools.cache
-def _reduced(usual: Callable[..., Any]) -> Any:
+def _reduced(original: Callable[..., Any]) -> Any:
     def evaluate(cls: type, base: Any, divisor: Any) -> Any:
         is_written_out = isinstance(base, sympy.Add | sympy.Mul) and not divisor.is_zero
         parts = _without_factor(base, divisor) if is_written_out else None
-        return usual(base, divisor) if parts is None else FloorDiv(*parts)
+        return original(base, divisor) if parts is None else FloorDiv(*parts)
 
     return classmethod(evaluate)
 

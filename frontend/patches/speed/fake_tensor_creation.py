@@ -32,16 +32,16 @@ def entries_are_not_tried(changes: Changes) -> None:
 
 
 @functools.cache
-def _untried(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _untried(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _get_output_info_for_cache_entry(
         self: Any, state: Any, key: Any, func: Any, args: Any, kwargs: Any, output: Any
     ) -> Any:
         if not isinstance(output, torch.Tensor) or not _is_remembered(output):
-            return usual(self, state, key, func, args, kwargs, output)
+            return original(self, state, key, func, args, kwargs, output)
         _trial.running = True
         try:
-            return usual(self, state, key, func, args, kwargs, output)
+            return original(self, state, key, func, args, kwargs, output)
         finally:
             _trial.running = False
 
@@ -58,14 +58,14 @@ def _is_remembered(x: torch.Tensor) -> bool:
 
 
 @functools.cache
-def _without_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _without_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _get_output_tensor_from_cache_entry(self: Any, state: Any, entry: Any, key: Any, *rest: Any) -> Any:
         if getattr(_trial, "running", False) and entry.metadata is not None:
             scalar = dataclasses.replace(entry.metadata, shape=(), stride=(), storage_offset=0, storage_bytes=None)
             entry = dataclasses.replace(entry, metadata=scalar, view_idx=None)
             rest = (aten.clone.default, *rest[1:]) if len(rest) == 2 else rest  # not a view; 2.15 passes no operator
-        return usual(self, state, entry, key, *rest)
+        return original(self, state, entry, key, *rest)
 
     return _get_output_tensor_from_cache_entry
 
@@ -76,12 +76,12 @@ def views_are_made_once(changes: Changes) -> None:
 
 
 @functools.cache
-def _views_made_once(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _views_made_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _get_output_tensor_from_cache_entry(self: Any, state: Any, entry: Any, key: Any, func: Any, args: Any) -> Any:
         env, metadata = state.shape_env, entry.metadata
         if metadata is None or entry.view_idx is None or cache_of(env) is None or self.shape_env is not env:
-            return usual(self, state, entry, key, func, args)
+            return original(self, state, entry, key, func, args)
         base = args[entry.view_idx]
         sizes, strides = (_numbers(values, key, env) for values in (metadata.shape, metadata.stride))
         (offset,) = _numbers((metadata.storage_offset,), key, env)
@@ -115,15 +115,15 @@ def wrappers_have_a_memory(changes: Changes) -> None:
 
 
 @functools.cache
-def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def __new__(cls: Any, elem: torch.Tensor, mode: Any) -> Any:
         sizes = elem.shape
         cache = cache_of_sizes(sizes)
         if cache is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
-            return usual(cls, elem, mode)  # in inference mode PyTorch sets more attributes
+            return original(cls, elem, mode)  # in inference mode PyTorch sets more attributes
         if _new_questions(sizes, cache):
-            return usual(cls, elem, mode)
+            return original(cls, elem, mode)
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             sizes,

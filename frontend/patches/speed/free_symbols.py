@@ -24,8 +24,8 @@ def remember_free_symbols(changes: Changes) -> None:
 
 
 @functools.cache
-def _remembered(usual: Callable[[Any], set[Any]]) -> property:
-    found = functools.lru_cache(_MOST)(lambda expr: frozenset(usual(expr)))
+def _remembered(original: Callable[[Any], set[Any]]) -> property:
+    found = functools.lru_cache(_MOST)(lambda expr: frozenset(original(expr)))
 
     def free_symbols(self: Any) -> set[Any]:
         """A set of its own for each caller, as sympy's."""

@@ -22,11 +22,11 @@ def unused_states_are_shared(changes: Changes) -> None:
 
 
 @functools.cache
-def _shared(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _shared(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def reset(self: Any) -> None:
         if config.functionalize_rng_ops:
-            usual(self)
+            original(self)
             return
         self.seed = self.base_offset = _NONE
         self.relative_offset = 0

@@ -24,10 +24,10 @@ def code_waits_for_a_call(changes: Changes) -> None:
 
 
 @functools.cache
-def _lazy(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _lazy(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return usual(_LazyGraphModule if _is_plain(cls) else cls, *args, **kwargs)
+        return original(_LazyGraphModule if _is_plain(cls) else cls, *args, **kwargs)
 
     return __new__
 

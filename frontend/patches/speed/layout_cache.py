@@ -27,36 +27,36 @@ def layouts_are_cached(changes: Changes) -> None:
 
 
 @functools.cache
-def _contiguity(usual: Callable[..., bool]) -> Callable[..., bool]:
-    @functools.wraps(usual)
+def _contiguity(original: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(original)
     def check_contiguous_sizes_strides(
         sizes: Sequence[Any], strides: Sequence[Any], false_if_dde: bool = False
     ) -> bool:
-        return bool(_answer(usual, (sizes, strides), (sizes, strides, false_if_dde), false_if_dde))
+        return bool(_answer(original, (sizes, strides), (sizes, strides, false_if_dde), false_if_dde))
 
     return check_contiguous_sizes_strides
 
 
 @functools.cache
-def _format(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _format(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def suggest_memory_format(x: Any) -> Any:
         if not isinstance(x, torch.Tensor) or x.layout != torch.strided:
-            return usual(x)
-        return _answer(usual, (x.shape, x.stride()), (x,), None)
+            return original(x)
+        return _answer(original, (x.shape, x.stride()), (x,), None)
 
     return suggest_memory_format
 
 
-def _answer(usual: Callable[..., Any], numbers: Sequence[Sequence[Any]], arguments: Any, which: Any) -> Any:
-    """The result of ``usual(*arguments)``, cached by the sizes and strides in ``numbers`` and by ``which``."""
+def _answer(original: Callable[..., Any], numbers: Sequence[Sequence[Any]], arguments: Any, which: Any) -> Any:
+    """The result of ``original(*arguments)``, cached by the sizes and strides in ``numbers`` and by ``which``."""
     sizes, strides = numbers
     cache = cache_of_sizes(sizes) or cache_of_sizes(strides)
-    key = cache and _key(cache, (*sizes, *strides), (usual, which))
+    key = cache and _key(cache, (*sizes, *strides), (original, which))
     if cache is None or key is None:
-        return usual(*arguments)
+        return original(*arguments)
     if key not in cache.layouts:
-        cache.layouts[key] = usual(*arguments)
+        cache.layouts[key] = original(*arguments)
     return cache.layouts[key]
 
 

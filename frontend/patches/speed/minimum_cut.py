@@ -30,13 +30,13 @@ def cuts_are_found_in_lists(changes: Changes) -> None:
 
 
 @functools.cache
-def _minimum_cut(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _minimum_cut(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def minimum_cut(graph: Any, source: Any, sink: Any, *args: Any, **kwargs: Any) -> Any:
         found = None
         if not args and not kwargs and graph.is_directed() and not graph.is_multigraph():
             found = cut_of(graph.adj, source, sink)
-        return usual(graph, source, sink, *args, **kwargs) if found is None else found
+        return original(graph, source, sink, *args, **kwargs) if found is None else found
 
     return minimum_cut
 

@@ -20,15 +20,15 @@ _listed: list[tuple[str, ...]] = []  # the registrations at the last listing
 def local_maps_are_imported_by_their_users(changes: Changes) -> None:
     """Checks for ``local_map`` only if its module is imported. Dynamo imports the module for that check, and with it
     much of ``torch.distributed``; but no value can be ``local_map`` before."""
-    usual = vars(LocalMapWrappedHigherOrderVariable)["should_wrap_in_hop"].__func__
-    changes.attribute(LocalMapWrappedHigherOrderVariable, "should_wrap_in_hop", classmethod(_if_imported(usual)))
+    original = vars(LocalMapWrappedHigherOrderVariable)["should_wrap_in_hop"].__func__
+    changes.attribute(LocalMapWrappedHigherOrderVariable, "should_wrap_in_hop", classmethod(_if_imported(original)))
 
 
 @functools.cache
-def _if_imported(usual: Callable[..., bool]) -> Callable[..., bool]:
-    @functools.wraps(usual)
+def _if_imported(original: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(original)
     def should_wrap_in_hop(cls: Any, value: Any) -> bool:
-        return _LOCAL_MAP in sys.modules and usual(cls, value)
+        return _LOCAL_MAP in sys.modules and original(cls, value)
 
     return should_wrap_in_hop
 
@@ -40,12 +40,12 @@ def operators_are_listed_once(changes: Changes) -> None:
 
 
 @functools.cache
-def _where_new(usual: Callable[[], None]) -> Callable[[], None]:
-    @functools.wraps(usual)
+def _where_new(original: Callable[[], None]) -> Callable[[], None]:
+    @functools.wraps(original)
     def _materialize_cpp_cia_ops() -> None:
         found = tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
         if found not in _listed:
-            usual()
+            original()
             _listed[:] = [found]
 
     return _materialize_cpp_cia_ops

@@ -22,9 +22,9 @@ def plain_graphs_are_called_plainly(changes: Changes) -> None:
     changes.wrap(runtime_wrappers, "_create_runtime_wrapper", _called_plainly)
 
 
-def _with_short_calls(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _with_short_calls(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def build(factory: Any) -> Any:
-        function, spec = usual(factory), factory.spec
+        function, spec = original(factory), factory.spec
         meta = spec.fw_metadata
         special = spec.maybe_subclass_meta is not None or spec.backward_state_indices or spec.disable_amp
         if special or not _is_plain(meta) or not getattr(spec.compiled_fw_func, "_boxed_call", False):
@@ -113,7 +113,7 @@ def _marking(dims: list[tuple[int, set[int]]]) -> Callable[[list[Any]], None]:
     return mark
 
 
-def _called_plainly(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _called_plainly(original: Callable[..., Any]) -> Callable[..., Any]:
     def create(
         compiled_fn: Any,
         *,
@@ -123,7 +123,7 @@ def _called_plainly(usual: Callable[..., Any]) -> Callable[..., Any]:
         keep_input_mutations: bool,
         disable_amp: bool,
     ) -> Any:
-        wrapper = usual(
+        wrapper = original(
             compiled_fn,
             runtime_metadata=runtime_metadata,
             indices_of_inps_to_detach=indices_of_inps_to_detach,

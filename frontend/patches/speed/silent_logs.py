@@ -35,11 +35,11 @@ def no_times_for_silent_logs(changes: Changes) -> None:
 
 
 @functools.cache
-def _timed_where_read(usual: Callable[..., float]) -> Callable[..., float]:
-    @functools.wraps(usual)
+def _timed_where_read(original: Callable[..., float]) -> Callable[..., float]:
+    @functools.wraps(original)
     def profile_guard_manager(manager: Any, local_scope: dict[str, Any], rounds: int) -> float:
         is_read = bool(trace_log.handlers) or guards.guards_log.isEnabledFor(logging.DEBUG)
-        return usual(manager, local_scope, rounds) if is_read else 0.0
+        return original(manager, local_scope, rounds) if is_read else 0.0
 
     return profile_guard_manager
 
@@ -51,10 +51,10 @@ def no_shapes_for_silent_logs(changes: Changes) -> None:
 
 
 @functools.cache
-def _printed_where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _printed_where_read(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def get_graph_sizes_structured(self: Any) -> Any:
-        return usual(self) if trace_log.handlers else {}
+        return original(self) if trace_log.handlers else {}
 
     return get_graph_sizes_structured
 
@@ -73,22 +73,22 @@ def _is_read() -> bool:
 
 
 @functools.cache
-def _where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _where_read(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _log_joint_graph(fx_g: Any, aot_config: Any) -> Any:
-        return usual(fx_g, aot_config) if _is_read() else None
+        return original(fx_g, aot_config) if _is_read() else None
 
     return _log_joint_graph
 
 
 @functools.cache
-def _both_where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _both_where_read(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def _log_fw_bw_graphs(
         fw_module: Any, bw_module: Any, maybe_subclass_meta: Any, fw_metadata: Any, aot_config: Any
     ) -> Any:
         if _is_read():
-            return usual(fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config)
+            return original(fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config)
         return None, None
 
     return _log_fw_bw_graphs

@@ -69,10 +69,10 @@ def read_sizes_at_once(changes: Changes) -> None:
     changes.wrap(PyCodegen, "load_import_from", _from_here)
 
 
-def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
+def _from_here(original: Callable[..., None]) -> Callable[..., None]:
     def load_import_from(codegen: Any, module: str, name: str) -> None:
         ours = module == utils.__name__ and name in _OURS
-        usual(codegen, __name__ if ours else module, name)
+        original(codegen, __name__ if ours else module, name)
 
     return load_import_from
 
@@ -84,10 +84,10 @@ def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
 
 
 @functools.cache
-def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[[OutputGraph], None]:
-    @functools.wraps(usual)
+def _without_sizes_of_tensors(original: Callable[[OutputGraph], None]) -> Callable[[OutputGraph], None]:
+    @functools.wraps(original)
     def remove_unused_graphargs(output: OutputGraph) -> None:
-        usual(output)
+        original(output)
         given = [(node, node.meta["grapharg"]) for node in output.placeholders]
         fakes = [argument.fake_tensor for _, argument in given if type(argument.fake_tensor) is FakeTensor]
         if _may_be_trained(output) or _share_memory(fakes):
@@ -121,13 +121,13 @@ def _share_memory(fakes: Sequence[torch.Tensor]) -> bool:
 
 
 @functools.cache
-def _with_sizes_of_tensors(usual: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(usual)
+def _with_sizes_of_tensors(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
     def tensorify_python_scalars(gm: torch.fx.GraphModule, *arguments: Any) -> None:
         values = [node.meta.get("val") for node in gm.graph.nodes]
         if any(isinstance(value, torch.SymFloat) for value in values):
             _ask_tensors_for_sizes(gm.graph)
-        usual(gm, *arguments)
+        original(gm, *arguments)
 
     return tensorify_python_scalars
 

@@ -21,14 +21,14 @@ def comparisons_are_recorded_when_used(changes: Changes) -> None:
 
 
 @functools.cache
-def _later(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _later(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def thunkify(tracer: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
         compared = isinstance(out, torch.SymBool) and cache_of(out.node.shape_env) and out.node._hint is not None
         if compared or _asks_for_layout(kwargs.get("args", ())):
             return Thunk(functools.partial(f, *args, **kwargs))
-        return usual(tracer, f, *args, **kwargs)
+        return original(tracer, f, *args, **kwargs)
 
     return thunkify
 

@@ -41,32 +41,32 @@ def remember_arithmetic(changes: Changes) -> None:
 
 
 @functools.cache
-def _also_this_one(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+def _also_this_one(original: Callable[[], set[str]]) -> Callable[[], set[str]]:
     """Attributes a guard to the line that asked, not to this file."""
-    return lambda: usual() | {__file__}
+    return lambda: original() | {__file__}
 
 
 @functools.cache
-def _binary(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+def _binary(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     pytype = bool if name in ON_BOOLEANS else int
     mode_of, proxies = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.PROXY
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
         cache = getattr(env, ATTRIBUTE, None)
         if cache is None or self.pytype is not pytype or type(other) is not SymNode:
-            return usual(self, other)
+            return original(self, other)
         if other.pytype is not pytype or other.shape_env is not env:
-            return usual(self, other)
+            return original(self, other)
         if mode_of(proxies) is not None or get_proxy_mode() is not None:
-            return usual(self, other)
+            return original(self, other)
         results = cache.results(name, env)
         key = (self._expr, other._expr)
         parts = results.get(key)
         if parts is not None:
             return _node(env, *parts)
-        made = usual(self, other)
+        made = original(self, other)
         if type(made) is SymNode and (made._hint is None or type(made._hint) in _PLAIN):
             results[key] = (made._expr, made.pytype, made._hint, made._optimized_summation)
         return made
@@ -85,16 +85,16 @@ def _node(env: Any, expr: Any, pytype: type, hint: Any, is_sum: bool) -> Any:
 
 
 @functools.cache
-def _expr(usual: Callable[..., Any]) -> property:
+def _expr(original: Callable[..., Any]) -> property:
     def expr(self: Any) -> Any:
         """PyTorch's ``SymNode.expr``, but also cached while no symbol has been replaced yet."""
         env = self.shape_env
         if env is None:
-            return usual(self)
+            return original(self)
         version = env._replacements_version_counter
         if self._expr_ver == version and self._expr_cache is not None:
             return self._expr_cache
-        found = usual(self)
+        found = original(self)
         self._expr_ver, self._expr_cache = version, found
         return found
 
@@ -102,47 +102,47 @@ def _expr(usual: Callable[..., Any]) -> property:
 
 
 @functools.cache
-def _maybe_as_int(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _maybe_as_int(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def maybe_as_int(self: Any) -> int | None:
         cache = getattr(self.shape_env, ATTRIBUTE, None)
         if cache is None or self.pytype is not int:
-            return usual(self)
+            return original(self)
         expr = self.expr
         try:
             return cache.integers[expr]
         except KeyError:
-            cache.integers[expr] = found = usual(self)
+            cache.integers[expr] = found = original(self)
             return found
 
     return maybe_as_int
 
 
 @functools.cache
-def _wrap_int(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _wrap_int(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def wrap_int(self: Any, num: int) -> Any:
         cache = getattr(self.shape_env, ATTRIBUTE, None)
         if cache is None or type(num) is not int:
-            return usual(self, num)
+            return original(self, num)
         try:
             return cache.numbers[num]
         except KeyError:
-            cache.numbers[num] = made = usual(self, num)
+            cache.numbers[num] = made = original(self, num)
             return made
 
     return wrap_int
 
 
 @functools.cache
-def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _evaluate_sym_node(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def evaluate_sym_node(
         self: Any, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> Any:
         cache = getattr(self, ATTRIBUTE, None)
         if cache is None or type(sym_node._hint) not in _PLAIN:
-            return usual(self, sym_node, size_oblivious, fallback_value)
+            return original(self, sym_node, size_oblivious, fallback_value)
         key = (sym_node.expr, size_oblivious, fallback_value, ShapeEnv._suppress_guards_tls())
         try:
             return cache.decisions[key]
@@ -152,7 +152,7 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         if guards == len(self.guards):
             return found
         before = getattr(self, "uncacheable_answers", 0)
-        found = usual(self, sym_node, size_oblivious, fallback_value)
+        found = original(self, sym_node, size_oblivious, fallback_value)
         # Answers without a guard (layouts, shortcuts) may be wrong for another caller with the same question.
         if getattr(self, "uncacheable_answers", 0) == before:
             if found == sym_node._hint:

@@ -44,20 +44,20 @@ def one_operator_for_jit(changes: Changes) -> None:
     changes.wrap(_MODULE, "generic_associative_scan", _recorded)
 
 
-def _traced(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _traced(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.fn is _MODULE.associative_scan:
             _combining.append(args[0] if args else kwargs.get("combine_fn"))
             try:
-                return usual(self, tx, args, kwargs)
+                return original(self, tx, args, kwargs)
             finally:
                 _combining.pop()
         if self.fn is generic_associative_scan and _combining:
             leaves = args[1].unpack_var_sequence(tx)
             if _as_long([leaf.as_proxy().node.meta["example_value"] for leaf in leaves]):
                 return _operator(tx, args[0], leaves)
-        return usual(self, tx, args, kwargs)
+        return original(self, tx, args, kwargs)
 
     return call_function
 
@@ -83,7 +83,7 @@ def any_operation(changes: Changes) -> None:
     changes.attribute(importlib.import_module("torch._inductor.utils"), "is_pointwise_use", lambda use: True)
 
 
-def _recorded(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _recorded(original: Callable[..., Any]) -> Callable[..., Any]:
     tracing = threading.get_ident()
 
     def generic(operator: Any, leaves: Sequence[Any], dim: int = 0, additional_inputs: Sequence[Any] = ()) -> Any:
@@ -91,7 +91,7 @@ def _recorded(usual: Callable[..., Any]) -> Callable[..., Any]:
         stacked = operator.keywords.get("combine_fn") if isinstance(operator, functools.partial) else None
         slices = inspect.getclosurevars(stacked).nonlocals.get("func") if stacked is not None else None
         if slices is None or threading.get_ident() != tracing or not _as_long(leaves):
-            return usual(operator, leaves, dim, additional_inputs)
+            return original(operator, leaves, dim, additional_inputs)
         combine = functools.partial(operator.func, **(operator.keywords | {"combine_fn": slices}))
         with Changes() as changes:
             any_operation(changes)

@@ -19,13 +19,13 @@ def results_of_branches_are_merged(changes: Changes) -> None:
     changes.wrap(importlib.import_module("torch._higher_order_ops.cond"), "_merge_output", _merged)
 
 
-def _merged(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _merged(original: Callable[..., Any]) -> Callable[..., Any]:
     def merged(a: Any, b: Any, mode: Any) -> Any:
         both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dim() == b.dim() and a.dim() > 0
         if not both or not (_is_packed(a) and _is_packed(b)):
-            return usual(a, b, mode)
+            return original(a, b, mode)
         with mode:  # each size is merged by PyTorch's rule
-            sizes = [usual(a.new_empty((m,)), b.new_empty((n,)), mode).size(0) for m, n in zip(a.size(), b.size())]
+            sizes = [original(a.new_empty((m,)), b.new_empty((n,)), mode).size(0) for m, n in zip(a.size(), b.size())]
             return a.new_empty(sizes)
 
     return merged

@@ -56,13 +56,13 @@ def floats_are_recreated(changes: Changes) -> None:
 
 
 @functools.cache
-def _made_again(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _made_again(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def lift(self: Any, proxy: Any) -> Any:
         node = proxy.node
         value = node.meta["example_value"]
         if not isinstance(value, torch.SymFloat) or node.op == "placeholder" or self.source_target in _TAKES_FLOATS:
-            return usual(self, proxy)
+            return original(self, proxy)
         made = _numbers(self)
         if node not in made:
             arguments = torch.fx.map_arg((node.args, node.kwargs), functools.partial(_proxy_of, proxy.tracer))
@@ -86,8 +86,8 @@ def _numbers(tracer: Any) -> dict[torch.fx.Node, torch.fx.Proxy]:
 
 
 @functools.cache
-def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _once(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call(variable: Any, tx: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         preserves = kwargs.get("preserve_rng_state")
         may_draw = preserves is None or not preserves.is_python_constant() or preserves.as_python_constant()
@@ -101,7 +101,7 @@ def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
         outer = vars(variable).get("create_wrapped_node")  # of a checkpoint around this one, which is the same variable
         variable.create_wrapped_node = create
         try:
-            result = usual(variable, tx, args, kwargs)
+            result = original(variable, tx, args, kwargs)
         finally:
             del variable.create_wrapped_node
             if outer is not None:
@@ -139,19 +139,19 @@ def _effects(body: torch.fx.GraphModule) -> tuple[bool, bool]:
 
 
 @functools.cache
-def _made_outside_of_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _made_outside_of_bodies(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def wrap(builder: Any, value: float) -> Any:
         output = builder.tx.output
         outermost, *bodies = output.tracers
         if not bodies or builder.name in output.unspec_variable_map:
-            return usual(builder, value)
+            return original(builder, value)
         if any(body.source_target != _GIVEN_FLOATS for body in bodies):
             builder.install_guards(GuardBuilder.CONSTANT_MATCH)
             return ConstantVariable.create(value=value, source=builder.source)
         output.tracers.append(outermost)
         try:
-            return usual(builder, value)
+            return original(builder, value)
         finally:
             output.tracers.pop()
 

@@ -20,10 +20,10 @@ def sizes_of_regions_are_bound(changes: Changes) -> None:
         changes.wrap(invoke_subgraph, name, functools.partial(_if_bound, invoke_subgraph.LiftedBoundSymbol))
 
 
-def _if_bound(kind: Any, usual: Any) -> Any:
-    @functools.wraps(usual)
+def _if_bound(kind: Any, original: Any) -> Any:
+    @functools.wraps(original)
     def find(tx: Any, *args: Any, **kwargs: Any) -> Any:
-        entry = usual(tx, *args, **kwargs)
+        entry = original(tx, *args, **kwargs)
         bound = tx.output.current_tracer.bound_symbols
         taken = () if entry is None else entry.subgraph_input_mapping
         symbols: list[Any] = [one.expr for one in taken if isinstance(one, kind)]

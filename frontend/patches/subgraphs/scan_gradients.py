@@ -18,7 +18,7 @@ def values_saved_by_steps_are_copies(changes: Changes) -> None:
     changes.wrap(owner, "_optimize_forward_intermediates", _copied)
 
 
-def _copied(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _copied(original: Callable[..., Any]) -> Callable[..., Any]:
     def optimized(self: Any) -> Any:
         graph: torch.fx.Graph = self.hop_partitioned_graph.fw_gm.graph
         count = self.hop_partitioned_graph.n_fw_outputs
@@ -30,6 +30,6 @@ def _copied(usual: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(one, torch.fx.Node) and one.op != "placeholder" and one in results[:i]:
                 results[i] = self._insert_clone(one, output)
         output.args = (tuple(results),)
-        return usual(self)
+        return original(self)
 
     return optimized

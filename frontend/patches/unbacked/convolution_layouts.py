@@ -25,21 +25,21 @@ def layouts_of_convolutions(changes: Changes) -> None:
     changes.wrap(_C, "_conv_determine_backend_memory_format", _alike)
 
 
-def _planar(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _planar(original: Callable[..., Any]) -> Callable[..., Any]:
     def select(*args: Any, **kwargs: Any) -> Any:
         x = args[0] if args else kwargs["input"]  # PyTorch 2.11 passes keywords
         planar = x.dim() <= 4 and x.device.type == "cpu" and not x.is_mkldnn
-        return _C._ConvBackend.Slow2d if planar else usual(*args, **kwargs)
+        return _C._ConvBackend.Slow2d if planar else original(*args, **kwargs)
 
     return select
 
 
-def _alike(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _alike(original: Callable[..., Any]) -> Callable[..., Any]:
     """The layout for the library named above. Follows C++, which would ask whether each size is larger than 1."""
 
     def determine(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
         if backend != _C._ConvBackend.Slow2d or x.dim() != 4:
-            return usual(x, weight, backend)  # type: ignore[no-any-return]
+            return original(x, weight, backend)  # type: ignore[no-any-return]
         return torch.channels_last if is_channels_last(x) or is_channels_last(weight) else torch.contiguous_format
 
     return determine

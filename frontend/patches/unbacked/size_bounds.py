@@ -23,10 +23,10 @@ def bounds_allow_one(changes: Changes) -> None:
     changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_two)
 
 
-def _at_most_two(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _at_most_two(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def bound(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
-        return usual(self, a, min, max if max is None or max >= 2 else 2)
+        return original(self, a, min, max if max is None or max >= 2 else 2)
 
     return bound
 
@@ -37,10 +37,10 @@ def bounds_fit(changes: Changes) -> None:
     changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_unbounded)
 
 
-def _at_most_unbounded(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _at_most_unbounded(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def bound(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
-        return usual(self, a, min, max if max is None or max < _UNBOUNDED else _UNBOUNDED)
+        return original(self, a, min, max if max is None or max < _UNBOUNDED else _UNBOUNDED)
 
     return bound
 
@@ -51,10 +51,10 @@ def new_sizes_start_at_zero(changes: Changes) -> None:
     changes.wrap(FakeImplCtx, "create_unbacked_symint", _from_zero)
 
 
-def _from_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _from_zero(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def create_unbacked_symint(self: Any, *, min: int = 0, max: int | None = None) -> Any:
-        message: Any = vars(usual).get("__deprecated__")  # warn at the line of the rule, not at this one
+        message: Any = vars(original).get("__deprecated__")  # warn at the line of the rule, not at this one
         if message is not None:
             warnings.warn(message, FutureWarning, stacklevel=2)
         return self.new_dynamic_size(min=min, max=max)
@@ -67,10 +67,10 @@ def zero_factors_are_kept(changes: Changes) -> None:
     changes.wrap(symbolic_shapes, "try_solve", _unless_zero)
 
 
-def _unless_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _unless_zero(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def try_solve(relation: Any, symbol: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if _divides_by_zero(relation, symbol) else usual(relation, symbol, *args, **kwargs)
+        return None if _divides_by_zero(relation, symbol) else original(relation, symbol, *args, **kwargs)
 
     return try_solve
 

@@ -22,10 +22,10 @@ def checks_of_layers_at_call_time(changes: Changes) -> None:
         changes.wrap(functional, name, functools.partial(_asserted, first))
 
 
-def _asserted(first: int, usual: Callable[..., Any]) -> Callable[..., None]:
+def _asserted(first: int, original: Callable[..., Any]) -> Callable[..., None]:
     def check(size: Sequence[Any]) -> None:
         if not any(isinstance(one, torch.SymInt) and is_unbacked(one) for one in size):
-            usual(size)
+            original(size)
             return
         total: Any = 1 if first else size[0]
         for one in size[2:]:
@@ -41,12 +41,12 @@ def masks_are_not_read(changes: Changes) -> None:
     changes.wrap(UserFunctionVariable, "call_function", _without_looking)
 
 
-def _without_looking(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
+def _without_looking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         said = (*args[1:2], *(value for name, value in kwargs.items() if name == "is_causal"))
         if self.fn is not _detect_is_causal_mask or any(not value.is_constant_none() for value in said):
-            return usual(self, tx, args, kwargs)
+            return original(self, tx, args, kwargs)
         return ConstantVariable.create(False)
 
     return call_function

@@ -20,14 +20,14 @@ def truth_of_data_breaks_the_graph(changes: Changes) -> None:
 
 
 @functools.cache
-def _breaking(usual: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _breaking(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
     from torch._dynamo.exc import UserError, UserErrorType
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def guard_bool(number: Any) -> bool:
         try:
-            return usual(number)
+            return original(number)
         except GuardOnDataDependentSymNode as error:
             raise UserError(UserErrorType.ANTI_PATTERN, str(error)) from error
 

@@ -29,15 +29,15 @@ def _always(*_args: Any) -> bool:
 
 
 @functools.cache
-def _of_one_element(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _of_one_element(original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule for ``x.reshape(())`` asserts that the first size is 1, and then squeezes the last dim, whose size is
     not known to be 1 by then: all are asserted first."""
 
-    @functools.wraps(usual)
+    @functools.wraps(original)
     def _view_unbacked_meta(a: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
         if not extract_shape_from_varargs(shape, validate=False):
             for size in a.shape:
                 torch._check(size == 1)
-        return usual(a, shape, *args, **kwargs)
+        return original(a, shape, *args, **kwargs)
 
     return _view_unbacked_meta
