@@ -116,13 +116,21 @@ def _of_values(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_numpys(variable: Any) -> bool:
-    return isinstance(variable, SymNodeVariable) and _IS_NUMPYS in variable.as_proxy().node.meta
+    node = _node(variable)
+    return node is not None and _IS_NUMPYS in node.meta
 
 
 def _marked(variable: Any) -> Any:
-    if isinstance(variable, SymNodeVariable):
-        variable.as_proxy().node.meta[_IS_NUMPYS] = True
+    node = _node(variable)
+    if node is not None:
+        node.meta[_IS_NUMPYS] = True
     return variable
+
+
+def _node(variable: Any) -> torch.fx.Node | None:
+    """The node of a symbolic number; None for others, and for a number that Dynamo knows by now."""
+    proxy = variable.as_proxy() if isinstance(variable, SymNodeVariable) else None
+    return proxy.node if isinstance(proxy, torch.fx.Proxy) else None
 
 
 def _as_array(tx: Any, variable: Any) -> Any:
