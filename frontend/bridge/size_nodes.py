@@ -26,7 +26,7 @@ def _node(graph: torch.fx.Graph, size: torch.SymInt, known: dict[Any, Node]) -> 
     if expr.is_Integer:
         return int(expr)
     if expr not in known:
-        for symbol in expr.free_symbols - known.keys():
+        for symbol in sorted(expr.free_symbols - known.keys(), key=str):
             known[symbol] = _read(graph, symbol)
         tracer, last = GraphAppendingTracer(graph), len(graph.nodes)
         symbols = {one: Proxy(known[one], tracer) for one in expr.free_symbols}
