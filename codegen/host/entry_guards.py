@@ -155,11 +155,12 @@ def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:
-    """The requirements on a tensor's layout. The stride of a dim of size 0 or 1 may be any; in contiguous strides a
-    size of 0 counts as 1."""
+    """The requirements on a tensor's layout. The stride of a dim of size 0 or 1 may be any, and so may those of a
+    tensor without elements; in contiguous strides a size of 0 counts as 1."""
     sizes = [size.substitute(readings) for size in layout.sizes]
     found = list(map(equals, leaf.sizes, sizes))
-    for dim, stride in enumerate(layout.strides):
+    is_empty = any(size.as_int() == 0 for size in sizes)
+    for dim, stride in enumerate(() if is_empty else layout.strides):
         expected = stride.substitute(readings)
         if not (leaf.contiguous and expected == product(sizes[dim + 1 :])):
             is_long = (sizes[dim].as_int() or 0) > 1

@@ -673,6 +673,14 @@ def test_sizes_that_are_asked_for_are_returned_as_numbers(function: Callable[...
         assert numbers == others and list(map(type, numbers)) == list(map(type, others))
 
 
+def test_strides_of_a_tensor_that_is_known_to_be_empty_may_be_any() -> None:
+    """Where it is asked for, the size 0 is a number, and so is the stride that the tracer computes from it."""
+    jitted = symshape.jit(lambda x, y: x * 2 if x.shape[0] == 0 else x + y[: x.shape[0], None])
+    for rows, columns in ((3, 5), (0, 2), (0, 3), (4, 2)):
+        x, y = torch.ones(columns, rows).t(), torch.ones(6)
+        assert torch.equal(jitted(x, y), x * 2)
+
+
 @pytest.mark.parametrize(
     "view", [lambda x: x.transpose(0, 2), lambda x: x.permute(1, 2, 0), lambda x: x.permute(2, 0, 1)[:, ::2]]
 )
