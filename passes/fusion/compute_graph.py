@@ -117,9 +117,7 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
-    symbol_tensors: dict[str, list[ir.Value]] = field(
-        default_factory=dict
-    )  # data-dependent size -> what it is read from
+    symbol_tensors: dict[str, list[ir.Value]] = field(default_factory=dict)  # unbacked size -> what it is read from
     reads_numbers: bool = False  # whether main reads numbers from tensors
     called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
@@ -262,8 +260,8 @@ def outer_sizes(generic: Any, graph: Graph, without: Collection[ir.Value] = ()) 
     return [graph.sizes.expr(v) for v in found]
 
 
-def numbers_behind(generic: Any) -> list[ir.Value]:
-    """The tensors that numbers of main are computed from which the body uses."""
+def tensors_behind_body(generic: Any) -> list[ir.Value]:
+    """The tensors behind the numbers of main that the body uses."""
     operands = [v for view in generic.regions[0].blocks[0].operations for v in view.operation.operands]
     return tensors_behind(v for v in operands if is_outer_scalar(v, generic))
 

@@ -16,7 +16,7 @@ from torch_mlir import ir
 
 from symshape.passes.fusion import trampoline
 from symshape.passes.fusion.align import invert
-from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, numbers_behind, outer_sizes
+from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, outer_sizes, tensors_behind_body
 from symshape.passes.fusion.order import Order
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
@@ -62,7 +62,9 @@ class Grouping:
     groups: list[Group] = field(default_factory=list)
     group_of: dict[Compute, Group] = field(default_factory=dict)
     reads: dict[Compute, list[Access]] = field(default_factory=dict)
-    sources: dict[Compute, list[ir.Value]] = field(default_factory=dict)  # tensors that its sizes are read from
+    sources: dict[Compute, list[ir.Value]] = field(
+        default_factory=dict
+    )  # tensors that its sizes and numbers are read from
     order: Order = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +120,7 @@ def _symbol_tensors(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
     for node in nodes:
         exprs = [*node.sizes, *(e for a in node.inputs for e in (*a.map, *a.conditions))]
         names.update(name for e in (*exprs, *outer_sizes(node.op, graph)) for name in e.symbols)
-        found |= dict.fromkeys(numbers_behind(node.op))
+        found |= dict.fromkeys(tensors_behind_body(node.op))
     for name, values in graph.symbol_tensors.items():
         found |= dict.fromkeys(values) if name in names else {}
     return list(found)
